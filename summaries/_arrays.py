@@ -1,0 +1,55 @@
+"""The border where any array becomes a NumPy array, once."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray)
+
+
+def to_numpy(value: object) -> NDArray[Any]:
+    """The value as a NumPy array; memory is shared where the value's owner allows it.
+
+    Takes what NumPy takes, arrays with `__dlpack__` or `__array__`, and device arrays that are
+    copied to the host by `get()` (CuPy) or `cpu()` (PyTorch, whose gradient tracking is left).
+    """
+    if isinstance(value, _PLAIN):
+        return np.asarray(value)
+    source: Any = value
+    if hasattr(source, "__cuda_array_interface__") and hasattr(source, "get"):
+        return np.asarray(source.get())
+    if hasattr(source, "detach") and hasattr(source, "cpu"):
+        source = source.detach().cpu()
+    if hasattr(source, "__dlpack__"):
+        try:
+            return np.from_dlpack(source)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            # A device, layout or dtype that NumPy's importer does not know; `__array__` may.
+            pass
+    try:
+        return np.asarray(source)
+    except TypeError:
+        # A device array without the CUDA interface that refuses implicit copies.
+        if hasattr(source, "__array__") and hasattr(source, "get"):
+            return np.asarray(source.get())
+        raise
+
+
+def real_array(tag: str, value: object) -> NDArray[Any]:
+    """The value as a NumPy array of native-endian integers, booleans or floats.
+
+    Raises TypeError, which names the tag, for anything else.
+    """
+    array = to_numpy(value)
+    if array.dtype.kind == "V" and np.can_cast(array.dtype, np.float32):
+        return array.astype(np.float32)  # bfloat16 and the float8 kinds of ml_dtypes
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{tag!r} takes real numbers, not {_describe(value, array)}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _describe(value: object, array: NDArray[Any]) -> str:
+    if array.dtype == object or array.ndim == 0:
+        return f"{type(value).__name__} {value!r:.60}"
+    return f"an array of dtype {array.dtype}"

@@ -1,0 +1,44 @@
+"""Warnings at the caller's line; once where a step loop would repeat them at every step."""
+
+import sys
+import threading
+import warnings
+
+_given: set[tuple[str, ...]] = set()
+# Reentrant: a user's `warnings.showwarning` may itself log a summary.
+_lock = threading.RLock()
+
+
+def warn(message: str) -> None:
+    """Issue a RuntimeWarning at the line that called into this package."""
+    warnings.warn(message, RuntimeWarning, stacklevel=_caller_level())
+
+
+def warn_once(*key: str, message: str) -> None:
+    """As `warn`, unless a warning with this key was issued before.
+
+    The memory is the process's. Where filters turn the warning into an exception it is not
+    remembered, so the error is raised every time.
+    """
+    with _lock:
+        if key not in _given:
+            warn(message)
+            _given.add(key)
+
+
+def forget_warnings() -> None:
+    """Let every warning come once more."""
+    with _lock:
+        _given.clear()
+
+
+def _caller_level() -> int:
+    """The stack level, seen from `warn`, of the first frame outside this package."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__", "").partition(".")[0] == "summaries":
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+        level += 1
+    return level
