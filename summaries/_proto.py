@@ -1,0 +1,47 @@
+"""TensorBoard's protocol buffers: the one module that names tensorboardX, which ships them.
+
+They are loaded at first use, because `import tensorboardX` imports torch where torch is installed.
+Other modules write `_proto.Event(...)`; each name below is resolved once and then kept here.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "Event": "event_pb2",
+    "SessionLog": "event_pb2",
+    "GraphDef": "graph_pb2",
+    "NodeDef": "node_def_pb2",
+    "HistogramProto": "summary_pb2",
+    "Summary": "summary_pb2",
+    "SummaryMetadata": "summary_pb2",
+    "TensorProto": "tensor_pb2",
+    "TensorShapeProto": "tensor_shape_pb2",
+    "DataType": "types_pb2",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = getattr(import_module(f"tensorboardX.proto.{_HOMES[name]}"), name)
+    globals()[name] = message
+    return message
+
+
+def data_error() -> type[Exception]:
+    """The exception that protobuf raises for bytes that are no message."""
+    error: type[Exception] = import_module("google.protobuf.message").DecodeError
+    return error
+
+
+def summary_metadata(plugin: str, data_class: int) -> Any:
+    """A SummaryMetadata with TensorBoard's DataClass number (1 scalar, 2 tensor, 3 blob sequence).
+
+    Without a data class TensorBoard's default loader drops what it does not know from older files.
+    """
+    message = __getattr__("SummaryMetadata")
+    metadata = message(plugin_data=message.PluginData(plugin_name=plugin))
+    # Field 4 is newer than tensorboardX's message: unknown fields survive parsing, so it is added
+    # in wire form (key 4 << 3 | varint = 0x20).
+    return message.FromString(metadata.SerializeToString() + bytes((0x20, data_class)))
