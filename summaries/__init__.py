@@ -1,0 +1,23 @@
+"""Arrays into TensorBoard event files, and back: works with any training loop.
+
+It needs NumPy, tensorboardX (for TensorBoard's messages) and crc32c, and none of them is slow to
+import here: tensorboardX is loaded with the first summary.
+"""
+
+from summaries.encode import encode_histogram, encode_image, encode_scalar, encode_text
+from summaries.event_log import EventLog
+from summaries.optimizer import OPTIMIZER_SUMMARIES, OptimizerSummaries
+from summaries.reader import read
+from summaries.writer import SummaryWriter
+
+__all__ = [
+    "OPTIMIZER_SUMMARIES",
+    "EventLog",
+    "OptimizerSummaries",
+    "SummaryWriter",
+    "encode_histogram",
+    "encode_image",
+    "encode_scalar",
+    "encode_text",
+    "read",
+]
