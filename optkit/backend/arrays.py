@@ -1,0 +1,73 @@
+"""The few array operations that NumPy and CuPy spell differently, or that one of them lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["scatter_rows", "to_numpy"]
+
+
+def to_numpy(array: Any) -> np.ndarray[Any, Any]:
+    """`array` on the host, copied only when it is on a device."""
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def scatter_rows(xp: Any, current: Any, indices: Any, updates: Any, mode: str) -> Any:
+    """A copy of `current` whose rows `indices` are changed by `updates`, one after the other.
+
+    Args:
+        xp: numpy or cupy.
+        current: shape (n, ...).
+        indices: integers in [0, n), any shape.
+        updates: shape indices.shape + current.shape[1:], or a scalar.
+        mode: update, add, sub, mul, div, min or max; with update the last of equal rows wins.
+    """
+    result = current.copy()
+    rows = indices.reshape(-1)
+    values = xp.broadcast_to(updates, indices.shape + current.shape[1:])
+    values = values.reshape(rows.shape + current.shape[1:])
+    if xp is np:
+        if mode == "update":
+            result[rows] = values
+        else:
+            _UFUNC_AT[mode].at(result, rows, values)
+        return result
+    return _scatter_sorted(xp, result, rows, values, mode)
+
+
+_UFUNC_AT: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def _scatter_sorted(xp: Any, result: Any, rows: Any, values: Any, mode: str) -> Any:
+    """Rounds over equal rows: round k handles the k-th occurrence of each row.
+
+    Atomic adds would give another rounding each run; the sort makes the order the input's.
+    """
+    if rows.size == 0:
+        return result
+    order = xp.argsort(rows, kind="stable")
+    ranked = rows[order]
+    starts = xp.concatenate([xp.ones(1, bool), ranked[1:] != ranked[:-1]])
+    position = xp.arange(rows.size)
+    first = xp.maximum.accumulate(xp.where(starts, position, 0))
+    occurrence = position - first
+    for turn in range(int(occurrence.max()) + 1):
+        chosen = occurrence == turn
+        picked, change = ranked[chosen], values[order[chosen]]
+        if mode == "update":
+            result[picked] = change
+        elif mode in ("min", "max"):
+            result[picked] = getattr(xp, f"{mode}imum")(result[picked], change)
+        else:
+            operation = {"add": xp.add, "sub": xp.subtract, "mul": xp.multiply}.get(mode)
+            result[picked] = (operation or xp.true_divide)(result[picked], change)
+    return result

@@ -1,0 +1,148 @@
+"""Choosing NumPy or CuPy.
+
+"auto" takes CuPy when a device answers, else NumPy; "numpy" and "cupy" insist. Being importable
+is not being usable: CuPy imports without a driver and fails at its first use, so the probe runs a
+kernel, once a process and only when CuPy is wanted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import warnings
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from optkit.backend.arrays import to_numpy
+
+__all__ = ["BACKENDS", "Backend", "get_backend", "resolve", "use_backend"]
+
+BACKENDS = ("auto", "numpy", "cupy")
+"""The names a backend is asked for by."""
+
+_log = logging.getLogger("optkit")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An array module and how values get to and from it."""
+
+    name: str
+    xp: Any
+
+    def asarray(self, array: np.ndarray[Any, Any]) -> Any:
+        """A host array on this backend; the same array on NumPy."""
+        return array if self.xp is np else self.xp.asarray(array)
+
+    def to_numpy(self, array: Any) -> np.ndarray[Any, Any]:
+        """An array of this backend on the host."""
+        return to_numpy(array)
+
+
+_NUMPY = Backend("numpy", np)
+_cupy: tuple[Backend | None, BaseException | None] | None = None
+_told = False
+
+
+def _probe() -> tuple[Backend | None, BaseException | None]:
+    """CuPy as a backend, or the reason why it is not usable; found out once a process."""
+    global _cupy
+    if _cupy is None:
+        try:
+            xp = importlib.import_module("cupy")
+            if xp.cuda.runtime.getDeviceCount() < 1:
+                raise RuntimeError("CuPy sees no CUDA device")
+            # Proves the driver, NVRTC, the headers and some memory, none of which an import needs.
+            (xp.arange(4, dtype="float32") * 2).get()
+            _cupy = Backend("cupy", xp), None
+        except Exception as error:  # noqa: BLE001 - whatever a broken install raises is the reason
+            _cupy = None, error
+    return _cupy
+
+
+def _checked(name: str) -> str:
+    if name not in BACKENDS:
+        raise ValueError(f"backend: expected one of {', '.join(BACKENDS)}, got {name!r}")
+    return name
+
+
+_chosen: str | None = None
+
+
+def _current() -> str:
+    if _chosen is not None:
+        return _chosen
+    return _checked(os.environ.get("OPTKIT_BACKEND", "auto"))
+
+
+def resolve(name: str | None = None) -> Backend:
+    """The backend called `name`, or the current one.
+
+    Raises:
+        ValueError: there is no such backend.
+        RuntimeError: "cupy" was asked for and is not usable; the cause is attached.
+    """
+    global _told
+    name = _current() if name is None else _checked(name)
+    if name == "numpy":
+        return _NUMPY
+    if name == "auto" and importlib.util.find_spec("cupy") is None:
+        _log.info("CuPy is not installed; arrays are NumPy's")
+        return _NUMPY
+    backend, error = _probe()
+    if backend is not None:
+        return backend
+    if name == "cupy":
+        raise RuntimeError(
+            f"backend 'cupy' is not usable: {type(error).__name__}: {error}; install the extra "
+            "cuda12 or cuda13 and check the driver, or use the backend 'numpy'"
+        ) from error
+    if not _told:
+        _told = True
+        warnings.warn(
+            f"CuPy is installed but not usable ({type(error).__name__}: {error}); using NumPy",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return _NUMPY
+
+
+def get_backend() -> str:
+    """The name of the backend that a new session gets: "numpy" or "cupy"."""
+    return resolve().name
+
+
+class use_backend:  # noqa: N801 - a function to its users, and a context manager
+    """Set the backend of sessions created from now on: "auto", "numpy" or "cupy".
+
+    In a `with` statement the previous one returns at the end, also when the body raises.
+
+    Raises:
+        ValueError: there is no such backend.
+        RuntimeError: "cupy" is not usable; the cause is attached.
+    """
+
+    def __init__(self, name: str) -> None:
+        global _chosen
+        _checked(name)
+        if name == "cupy":
+            resolve(name)
+        self._previous = _chosen
+        _chosen = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        global _chosen
+        _chosen = self._previous

@@ -1,0 +1,330 @@
+"""Reverse-mode differentiation on the graph.
+
+`gradients` walks from ys back to xs, newest operation first, and asks each kind's rule for the
+gradients of its inputs. What all rules share is done here, once: adding up, undoing broadcasting,
+zeros for outputs that were not used, IndexedSlices, `cond` branches, reads of variables.
+The result is graph again, so it can be differentiated again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from optkit.errors import InternalError
+from optkit.graph import Branch, Graph, IndexedSlices, Operation, Tensor, is_symbolic
+from optkit.ops.array import concat, ones_like, zeros_like
+from optkit.ops.broadcasting import sum_to_like
+from optkit.ops.control import merge
+from optkit.ops.core import as_tensor
+from optkit.ops.math import add, add_n
+from optkit.ops.sparse import densify
+
+__all__ = ["AggregationMethod", "UnconnectedGradients", "blocking_operations", "gradients"]
+
+
+class AggregationMethod:
+    """How gradients from several uses of a tensor are added up; the sum is the same."""
+
+    ADD_N = 0
+    DEFAULT = 0
+    EXPERIMENTAL_TREE = 1
+    EXPERIMENTAL_ACCUMULATE_N = 2
+
+
+class UnconnectedGradients:
+    """What `gradients` gives for an x that no y depends on: None or zeros."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+_Gradient = Tensor | IndexedSlices
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: str = UnconnectedGradients.NONE,
+) -> list[Any]:
+    """The gradient of the sum of all ys with respect to each x: Σ_y Σ_i ∂y_i/∂x · grad_y_i.
+
+    Args:
+        ys: a floating tensor or a list of them.
+        xs: a tensor or Variable, or a list. A Variable stands for all reads of it.
+        grad_ys: weights of the ys, each of its y's shape and dtype; ones where None.
+        name: the name scope of what is built.
+        colocate_gradients_with_ops: record that gradients should be where their operations are.
+        gate_gradients: accepted as in TF; runs are deterministic either way.
+        aggregation_method: an `AggregationMethod`; DEFAULT if None.
+        stop_gradients: tensors that are held constant.
+        unconnected_gradients: "none" or "zero", for an x that no y depends on.
+
+    Returns:
+        One entry per x, in its shape and dtype: a Tensor; an IndexedSlices where only rows were
+        gathered; None where no differentiable path leads to it.
+
+    Raises:
+        TypeError: a y is not floating, or a grad_y has another dtype.
+        ValueError: wrong lengths, shapes, or aggregation method.
+        LookupError: an operation on the path has no gradient rule.
+    """
+    if aggregation_method not in (None, 0, 1, 2):
+        raise ValueError(
+            f"aggregation_method: expected an AggregationMethod (0, 1, 2) or None, got "
+            f"{aggregation_method!r}"
+        )
+    if unconnected_gradients not in ("none", "zero"):
+        raise ValueError(
+            f"unconnected_gradients: expected 'none' or 'zero', got {unconnected_gradients!r}"
+        )
+    targets = [_differentiated(y) for y in _listed(ys)]
+    sources = [_source(x) for x in _listed(xs)]
+    if not targets:
+        return [None] * len(sources)
+    graph = targets[0].graph
+    with graph.as_default(), graph.all_or_nothing(), graph.name_scope(name):
+        walk = _Walk(graph, aggregation_method or 0, colocate_gradients_with_ops)
+        stopped = {_source(x) for x in _listed(stop_gradients)}
+        found = walk.run(targets, _seeds(targets, grad_ys), sources, stopped)
+        if unconnected_gradients == UnconnectedGradients.ZERO:
+            found = [
+                zeros_like(x) if dx is None else dx for x, dx in zip(sources, found, strict=True)
+            ]
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    return [value]
+
+
+def _differentiated(y: Any) -> Tensor:
+    tensor = as_tensor(y)
+    if not tensor.dtype.is_floating:
+        raise TypeError(f"ys: expected a floating tensor, got {tensor!r}")
+    return tensor
+
+
+def _source(x: Any) -> Tensor:
+    """The tensor whose gradient is collected: a Variable's own, which all its reads lead to."""
+    if not is_symbolic(x):
+        raise TypeError(f"xs: expected a Tensor or Variable, got {x!r}")
+    element = x._as_graph_element()
+    assert isinstance(element, Tensor)
+    return element
+
+
+def _seeds(targets: Sequence[Tensor], grad_ys: Any) -> list[_Gradient]:
+    given = [None] * len(targets) if grad_ys is None else _listed(grad_ys)
+    if len(given) != len(targets):
+        raise ValueError(f"grad_ys: expected {len(targets)} entries, one a y, got {len(given)}")
+    seeds: list[_Gradient] = []
+    for y, dy in zip(targets, given, strict=True):
+        if dy is None:
+            seeds.append(ones_like(y))
+            continue
+        try:
+            tensor = as_tensor(dy, y.dtype)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"grad_ys: for {y.name!r}: {error}") from error
+        if not tensor.shape.is_compatible_with(y.sizes):
+            raise ValueError(
+                f"grad_ys: for {y.name!r}: expected shape {y.shape}, got {tensor.shape}"
+            )
+        seeds.append(tensor)
+    return seeds
+
+
+def _ancestors(targets: Sequence[Tensor]) -> list[Operation]:
+    """The operations whose values the targets are made of, newest first."""
+    found: set[Operation] = set()
+    waiting = [y.op for y in targets]
+    while waiting:
+        op = waiting.pop()
+        if op not in found:
+            found.add(op)
+            waiting.extend(tensor.op for tensor in op.inputs)
+            if op.kind.access == "read":
+                waiting.extend(op.variables)
+    return sorted(found, key=lambda op: -op.index)
+
+
+def _dependent(
+    ancestors: Sequence[Operation], sources: set[Tensor], stopped: set[Tensor]
+) -> set[Operation]:
+    """The operations whose inputs depend on a source."""
+    dependent: set[Operation] = set()
+
+    def leads(tensor: Tensor) -> bool:
+        return tensor in sources or (tensor.op in dependent and tensor not in stopped)
+
+    for op in reversed(ancestors):
+        reads = op.variables if op.kind.access == "read" else ()
+        if any(map(leads, op.inputs)) or any(v.outputs[0] in sources for v in reads):
+            dependent.add(op)
+    return dependent
+
+
+def blocking_operations(ys: Any, xs: Any) -> list[Operation]:
+    """The operations declared not differentiable on the way from xs to ys, oldest first."""
+    targets = [as_tensor(y) for y in _listed(ys)]
+    ancestors = _ancestors(targets)
+    dependent = _dependent(ancestors, {_source(x) for x in _listed(xs)}, set())
+    return [op for op in reversed(ancestors) if op in dependent and not op.kind.differentiable]
+
+
+class _Walk:
+    """One walk from ys to xs, and the gradients found so far by tensor."""
+
+    def __init__(self, graph: Graph, aggregation: int, colocate: bool) -> None:
+        self.graph = graph
+        self.aggregation = aggregation
+        self.colocate = colocate
+        self.parts: dict[Tensor, list[_Gradient]] = {}
+
+    def run(
+        self,
+        targets: Sequence[Tensor],
+        seeds: Sequence[_Gradient],
+        sources: Sequence[Tensor],
+        stopped: set[Tensor],
+    ) -> list[_Gradient | None]:
+        ancestors = _ancestors(targets)
+        wanted = set(sources)
+        dependent = _dependent(ancestors, wanted, stopped)
+        for y, dy in zip(targets, seeds, strict=True):
+            self._contribute(y, dy)
+        found: dict[Tensor, _Gradient | None] = {}
+        for op in ancestors:
+            dys = [self._total(y, y in wanted) for y in op.outputs]
+            for y, dy in zip(op.outputs, dys, strict=True):
+                if y in wanted:
+                    found[y] = dy
+                if y in stopped:
+                    dys[y.value_index] = None
+            if op in dependent and any(dy is not None for dy in dys):
+                self._pass_on(op, dys)
+        return [found.get(x) for x in sources]
+
+    def _pass_on(self, op: Operation, dys: list[_Gradient | None]) -> None:
+        """Give the gradients of an operation's outputs to its inputs."""
+        if op.kind.access == "read":
+            (dy,) = dys
+            assert dy is not None
+            self._contribute(op.variables[0].outputs[0], dy, op.branch)
+            return
+        if not op.kind.differentiable:
+            return
+        if op.kind.gradient is None:
+            raise LookupError(
+                f"{op.describe()} has no gradient rule; use stop_gradient, or declare one"
+            )
+        colocation = self.graph.colocate_with(op) if self.colocate else contextlib.nullcontext()
+        with (
+            self.graph.name_scope(None),
+            self.graph.name_scope(f"{self._scope}/{op.name}_grad"),
+            self.graph.in_branch(op.branch),
+            colocation,
+        ):
+            full = [
+                zeros_like(y) if dy is None else dy
+                for y, dy in zip(op.outputs, dys, strict=True)
+            ]
+            # Only identity-like rules can take rows as they are; they say so by their type.
+            if op.kind.name != "Identity":
+                full = [densify(dy) if isinstance(dy, IndexedSlices) else dy for dy in full]
+            result = op.kind.gradient(op, *full)
+            dxs = list(result) if isinstance(result, tuple | list) else [result]
+            if len(dxs) != len(op.inputs):
+                raise InternalError(
+                    f"the gradient rule of {op.type} gave {len(dxs)} gradients for "
+                    f"{len(op.inputs)} inputs",
+                    op,
+                )
+            for x, dx in zip(op.inputs, dxs, strict=True):
+                if dx is not None:
+                    self._contribute(x, self._fitted(op, x, dx), op.branch)
+
+    @property
+    def _scope(self) -> str:
+        return self.__dict__.setdefault("scope", self.graph.get_name_scope())
+
+    def _fitted(self, op: Operation, x: Tensor, dx: _Gradient) -> _Gradient:
+        """The gradient in its input's shape; a rule that breaks its dtype is an error."""
+        if dx.dtype is not x.dtype:
+            raise InternalError(
+                f"the gradient rule of {op.type} gave {dx.dtype.name} for the {x.dtype.name} input "
+                f"{x.name!r}",
+                op,
+            )
+        if isinstance(dx, IndexedSlices):
+            return dx
+        if op.kind.broadcasts and not (x.shape.is_fully_defined() and dx.shape == x.shape):
+            dx = sum_to_like(dx, x)
+        if not dx.shape.is_compatible_with(x.sizes):
+            raise InternalError(
+                f"the gradient rule of {op.type} gave shape {dx.shape} for the input {x!r}", op
+            )
+        return dx
+
+    def _contribute(self, x: Tensor, dx: _Gradient, branch: Branch | None = None) -> None:
+        """Add to x's gradient what was found inside `branch`."""
+        inside = branch
+        outside = set(x.op.branch.chain()) if x.op.branch is not None else set()
+        while inside is not None and inside not in outside:
+            dx = self._led_out(x, dx, inside)
+            inside = inside.outer
+        self.parts.setdefault(x, []).append(dx)
+
+    def _led_out(self, x: Tensor, dx: _Gradient, side: Branch) -> Tensor:
+        """A gradient from inside a `cond` branch, zero when the other branch is taken."""
+        with self.graph.in_branch(side):
+            dense = densify(dx) if isinstance(dx, IndexedSlices) else dx
+        with self.graph.in_branch(Branch(side.predicate, not side.taken, side.outer)):
+            zero = zeros_like(x)
+        pair = (dense, zero) if side.taken else (zero, dense)
+        with self.graph.in_branch(side.outer):
+            return merge(side.predicate, *pair)
+
+    def _total(self, y: Tensor, keep: bool) -> _Gradient | None:
+        """The sum of what was contributed to y."""
+        parts = self.parts.get(y) if keep else self.parts.pop(y, None)
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        with self.graph.in_branch(y.op.branch):
+            return self._sum(parts)
+
+    def _sum(self, parts: Sequence[_Gradient]) -> _Gradient:
+        rows = [part for part in parts if isinstance(part, IndexedSlices)]
+        if len(rows) == len(parts):
+            # Row numbers may be int32 and int64 in different uses.
+            indices = [slices.indices for slices in rows]
+            if len({index.dtype for index in indices}) > 1:
+                return self._sum([densify(slices) for slices in rows])
+            return IndexedSlices(
+                concat([slices.values for slices in rows], 0),
+                concat(indices, 0),
+                rows[0].dense_shape,
+            )
+        dense = [densify(part) if isinstance(part, IndexedSlices) else part for part in parts]
+        if self.aggregation == AggregationMethod.EXPERIMENTAL_TREE:
+            while len(dense) > 1:
+                dense = [
+                    add(*dense[i : i + 2]) if len(dense[i : i + 2]) == 2 else dense[i]
+                    for i in range(0, len(dense), 2)
+                ]
+            return dense[0]
+        return add_n(dense)

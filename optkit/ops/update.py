@@ -1,0 +1,137 @@
+"""The update of one variable and its slots by an optimizer's equation, as one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from optkit.dtypes import DType
+from optkit.errors import InvalidArgumentError
+from optkit.graph import IndexedSlices, Kind, Operation, Tensor
+from optkit.ops.core import Array, ArrayModule
+from optkit.ops.state import check_indices
+from optkit.shapes import Shape
+
+__all__ = ["UPDATE", "Equation", "update"]
+
+
+class Equation(Protocol):
+    """An optimizer's rule in plain array arithmetic, elementwise and without side effects.
+
+    Takes the variable, its gradient, its slots and the hyper-parameters (0-d arrays of the
+    variable's dtype; float32 for half-precision variables, which are updated in float32) and
+    returns the new variable and the new slots, in the same order.
+    """
+
+    def __call__(
+        self, xp: ArrayModule, w: Array, g: Array, *slots: Array, **hyper: Array
+    ) -> Array | tuple[Array, ...]:
+        """The new values of w and the slots."""
+
+
+def _infer(_: Sequence[Tensor], attrs: Mapping[str, Any]) -> Sequence[tuple[DType, Shape]]:
+    return [(attrs["dtype"], attrs["shape"])]
+
+
+def _kernel(
+    xp: ArrayModule,
+    *arrays: Array,
+    equation: Equation,
+    hyper: tuple[str, ...],
+    count: int,
+    rows: str,
+    variable: str,
+    **_: Any,
+) -> tuple[Array, ...]:
+    """New values of the variable and its slots.
+
+    `arrays` holds `count` current values, the gradient (for rows, its values and their row
+    numbers, without duplicates) and the hyper-parameters.
+    """
+    currents, rest = arrays[:count], arrays[count:]
+    indices = None
+    if rows == "none":
+        gradient, values = rest[0], rest[1:]
+    else:
+        gradient, indices, values = rest[0], rest[1], rest[2:]
+        check_indices(xp, indices, currents[0].shape[0], f"the gradient of variable {variable!r}")
+    dtype = currents[0].dtype
+    # Half precision loses small epsilons and rates; the arithmetic is done in float32.
+    wide = xp.dtype(xp.float32) if dtype.itemsize == 2 else dtype
+    scalars = {
+        name: xp.asarray(value).astype(wide) for name, value in zip(hyper, values, strict=True)
+    }
+    if rows == "all":
+        full = xp.zeros(currents[0].shape, gradient.dtype)
+        full[indices] = gradient
+        gradient, indices = full, None
+    if gradient.shape[1:] != currents[0].shape[1:] or (
+        indices is None and gradient.shape != currents[0].shape
+    ):
+        raise InvalidArgumentError(
+            f"the gradient of variable {variable!r}: expected shape {currents[0].shape}, got "
+            f"{gradient.shape}"
+        )
+    chosen = currents if indices is None else [current[indices] for current in currents]
+    w, *slots = [array.astype(wide, copy=False) for array in chosen]
+    result = equation(xp, w, gradient.astype(wide, copy=False), *slots, **scalars)
+    news = result if isinstance(result, tuple | list) else (result,)
+    if len(news) != count:
+        raise InvalidArgumentError(
+            f"the equation of variable {variable!r}: expected {count} arrays, the variable and its "
+            f"{count - 1} slots, got {len(news)}"
+        )
+    stored = tuple(xp.asarray(new).astype(dtype, copy=False) for new in news)
+    if indices is None:
+        return stored
+    merged = []
+    for current, new in zip(currents, stored, strict=True):
+        whole = current.copy()
+        whole[indices] = new
+        merged.append(whole)
+    return tuple(merged)
+
+
+UPDATE = Kind("Update", _kernel, infer=_infer, access="write", differentiable=False)
+
+
+def update(
+    equation: Equation,
+    variable: Operation,
+    slots: Sequence[Operation],
+    gradient: Tensor | IndexedSlices,
+    hyper: Mapping[str, Tensor],
+    *,
+    decays_all_rows: bool = False,
+    name: str,
+) -> Operation:
+    """Set a variable and its slots to what `equation` gives.
+
+    Args:
+        equation: the rule.
+        variable: the operation of the variable.
+        slots: the operations of its slots, in the equation's order.
+        gradient: a tensor of the variable's shape, or rows without duplicates.
+        hyper: the hyper-parameters, shape ().
+        decays_all_rows: rows that an IndexedSlices leaves out are updated with a zero gradient;
+            otherwise they, and their slots, stay as they are.
+        name: the operation's name.
+    """
+    handle = variable.outputs[0]
+    sparse = isinstance(gradient, IndexedSlices)
+    parts = [gradient.values, gradient.indices] if sparse else [gradient]  # type: ignore[union-attr]
+    return variable.graph.create_operation(
+        UPDATE,
+        [*parts, *hyper.values()],
+        {
+            "equation": equation,
+            "hyper": tuple(hyper),
+            "count": 1 + len(slots),
+            "rows": ("all" if decays_all_rows else "named") if sparse else "none",
+            "variable": variable.name,
+            "dtype": handle.dtype,
+            "shape": handle.sizes,
+        },
+        name=name,
+        variables=(variable, *slots),
+    )

@@ -1,0 +1,67 @@
+"""Range checks of hyper-parameters at construction.
+
+Only Python and NumPy numbers are checked; Tensors, Variables and callables are read when the
+train op runs.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from optkit.graph import is_symbolic
+
+__all__ = ["is_number", "require", "require_rate"]
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a real number (no bool) or a 0-d array of one."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    return isinstance(value, numbers.Real | np.floating | np.integer) and not isinstance(
+        value, bool | np.bool_
+    )
+
+
+def require(
+    owner: str,
+    argument: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> None:
+    """Check a hyper-parameter.
+
+    Raises:
+        TypeError: it is neither a number nor a Tensor, Variable or callable.
+        ValueError: it is NaN or outside the range.
+    """
+    if is_symbolic(value) or callable(value):
+        return
+    if not is_number(value):
+        raise TypeError(
+            f"{owner}: {argument}: expected a number, a scalar Tensor, a Variable or a callable, "
+            f"got {value!r}"
+        )
+    number = float(value)
+    bounds = [
+        (above, "> ", lambda bound: number > bound),
+        (at_least, ">= ", lambda bound: number >= bound),
+        (below, "< ", lambda bound: number < bound),
+        (at_most, "<= ", lambda bound: number <= bound),
+    ]
+    given = [(f"{sign}{bound:g}", holds(bound)) for bound, sign, holds in bounds if bound is not None]
+    if math.isnan(number) or not all(holds for _, holds in given):
+        expected = " and ".join(text for text, _ in given) or "a number that is not NaN"
+        raise ValueError(f"{owner}: {argument}: expected {expected}, got {value!r}")
+
+
+def require_rate(owner: str, value: Any, *, negative: bool = True) -> None:
+    """Check a learning rate: never NaN; negative (ascent) only where the rule makes sense of it."""
+    require(owner, "learning_rate", value, at_least=None if negative else 0.0)
