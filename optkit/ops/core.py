@@ -142,6 +142,8 @@ class Op:
         """
         if not self._variadic and len(args) == len(self._inputs) + 1 and name is None:
             *args, name = args  # type: ignore[assignment]  # TF's last argument may be positional
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{self.__name__}: name: expected a string or None, got {name!r}")
         values, attrs = self._bind(args, kwargs)
         graph = _graph_of(values)
         mark = graph.mark()
