@@ -1,0 +1,130 @@
+"""IndexedSlices: adding up rows that are named twice, and turning them into a dense tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optkit.backend.segments import merge_rows, segment_sum
+from optkit.dtypes import NUMBERS, DType, int64
+from optkit.graph import OPERATORS, IndexedSlices, Operation, Tensor
+from optkit.ops.core import (
+    INDEX_TYPES,
+    Array,
+    ArrayModule,
+    as_tensor,
+    constant_value,
+    constant_value_as_shape,
+    op,
+)
+from optkit.ops.indexing import gather
+from optkit.ops.state import check_indices
+from optkit.shapes import Shape, TensorShape
+
+__all__ = ["deduplicate", "densify", "unsorted_segment_sum"]
+
+
+def _segmented(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Shape:
+    values, rows, count = inputs
+    known = constant_value(count)
+    if values.sizes is None or rows.sizes is None:
+        return None
+    lead = TensorShape(values.sizes[: len(rows.sizes)])
+    if not lead.is_compatible_with(rows.sizes):
+        raise ValueError(
+            f"segment_ids: expected the first sizes of {values.shape}, got shape {rows.shape}"
+        )
+    return (None if known is None else int(known), *values.sizes[len(rows.sizes) :])
+
+
+@op(
+    "UnsortedSegmentSum",
+    types=NUMBERS,
+    accepts={"segment_ids": INDEX_TYPES, "num_segments": INDEX_TYPES},
+    shape=_segmented,
+    host=("num_segments",),
+)
+def _unsorted_segment_sum(
+    xp: ArrayModule, data: Array, segment_ids: Array, num_segments: Array
+) -> Array:
+    count = int(num_segments)
+    check_indices(xp, segment_ids, count, "segment_ids")
+    values = data.reshape(segment_ids.size, *data.shape[segment_ids.ndim :])
+    return segment_sum(xp, values, segment_ids.reshape(-1), count)
+
+
+@_unsorted_segment_sum.gradient
+def _(node: Operation, dy: Tensor) -> tuple[Tensor, None, None]:
+    return gather(dy, node.inputs[1]), None, None
+
+
+def unsorted_segment_sum(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Tensor:
+    """result[i] = Σ data[j] over the j with segment_ids[j] = i; zero where there is none.
+
+    The sum is the same, bit for bit, in every run and on every backend.
+
+    Args:
+        data: shape segment_ids.shape + rest.
+        segment_ids: int32 or int64 in [0, num_segments).
+        num_segments: the number of rows of the result, which has shape (num_segments, *rest).
+        name: the node's name.
+
+    Raises:
+        InvalidArgumentError: when run, an id is out of range.
+    """
+    return _unsorted_segment_sum(data, segment_ids, num_segments, name=name or "UnsortedSegmentSum")
+
+
+def densify(slices: Any, name: str | None = None) -> Tensor:
+    """An IndexedSlices as a tensor of its dense shape; anything else as a tensor, unchanged.
+
+    Raises:
+        ValueError: the dense shape is not known.
+    """
+    if not isinstance(slices, IndexedSlices):
+        return as_tensor(slices)
+    if slices.dense_shape is None:
+        raise ValueError(f"{slices!r} has no dense_shape, so it cannot become a tensor")
+    known = constant_value(slices.dense_shape)
+    count = as_tensor(slices.dense_shape)[0] if known is None else known[0]
+    dense = unsorted_segment_sum(slices.values, slices.indices, count, name)
+    dense.set_shape(constant_value_as_shape(slices.dense_shape))
+    return dense
+
+
+OPERATORS["densify"] = densify
+
+
+def _merged(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> list[tuple[DType, Shape]]:
+    values, rows = inputs
+    if not values.shape[:1].is_compatible_with(rows.sizes):
+        raise ValueError(
+            f"UniqueRows: values of shape {values.shape} do not fit indices of shape {rows.shape}"
+        )
+    rest = None if values.sizes is None else (None, *values.sizes[1:])
+    return [(values.dtype, rest), (rows.dtype, (None,)), (int64, rows.sizes)]
+
+
+@op("UniqueRows", types=NUMBERS, accepts={"indices": INDEX_TYPES}, infer=_merged)
+def _unique_rows(xp: ArrayModule, values: Array, indices: Array) -> tuple[Array, Array, Array]:
+    """Values with equal indices added up; the indices, each once; where each value went."""
+    return merge_rows(xp, values, indices)
+
+
+@_unique_rows.gradient
+def _(node: Operation, dvalues: Tensor, _: Any, __: Any) -> tuple[Tensor, None]:
+    return gather(dvalues, node.outputs[2]), None
+
+
+def deduplicate(slices: IndexedSlices, name: str | None = None) -> IndexedSlices:
+    """The same rows with each named once: duplicates added up, in the order of first occurrence.
+
+    Slices whose indices come from here already are returned as they are.
+    """
+    indices = as_tensor(slices.indices)
+    if indices.op.kind is _unique_rows.kind and indices.value_index == 1:
+        return slices
+    values, rows, _ = _unique_rows.node(slices.values, indices, name=name).outputs
+    return IndexedSlices(values, rows, slices.dense_shape)
