@@ -238,8 +238,7 @@ class _Walk:
             colocation,
         ):
             full = [
-                zeros_like(y) if dy is None else dy
-                for y, dy in zip(op.outputs, dys, strict=True)
+                zeros_like(y) if dy is None else dy for y, dy in zip(op.outputs, dys, strict=True)
             ]
             # Only identity-like rules can take rows as they are; they say so by their type.
             if op.kind.name != "Identity":

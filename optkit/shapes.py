@@ -224,9 +224,7 @@ class TensorShape:
             return TensorShape(other)
         if other is None:
             return self
-        return TensorShape(
-            [b if a is None else a for a, b in zip(self.sizes, other, strict=True)]
-        )
+        return TensorShape([b if a is None else a for a, b in zip(self.sizes, other, strict=True)])
 
     merge = merge_with
 

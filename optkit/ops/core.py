@@ -61,9 +61,7 @@ REGISTRY: dict[str, Op] = {}
 _Kernel: TypeAlias = Callable[..., Any]
 _ShapeRule: TypeAlias = Callable[[Sequence[Tensor], Mapping[str, Any]], Shape]
 _TypeRule: TypeAlias = Callable[[Sequence[Tensor], Mapping[str, Any]], DType]
-_Infer: TypeAlias = Callable[
-    [Sequence[Tensor], Mapping[str, Any]], Sequence[tuple[DType, Shape]]
-]
+_Infer: TypeAlias = Callable[[Sequence[Tensor], Mapping[str, Any]], Sequence[tuple[DType, Shape]]]
 
 
 class Op:
@@ -94,9 +92,7 @@ class Op:
         self._inputs = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         self._variadic = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
         self._defaults = {
-            p.name: p.default
-            for p in parameters
-            if p.kind is p.KEYWORD_ONLY and p.name != "stream"
+            p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "stream"
         }
         self.__signature__ = inspect.Signature(
             [
@@ -191,7 +187,9 @@ class Op:
         """The inputs as tensors; those not in `accepts` share one dtype."""
         shared = [key for key in values if key not in self._accepts]
         # The first tensor among the inputs decides, as in TF: constants adapt to it.
-        lead = next((key for key in shared if is_symbolic(values[key])), shared[0] if shared else None)
+        lead = next(
+            (key for key in shared if is_symbolic(values[key])), shared[0] if shared else None
+        )
         order = [key for key in values if key == lead] + [key for key in values if key != lead]
         tensors: dict[str, Tensor] = {}
         common: DType | None = None
@@ -314,7 +312,11 @@ def _constant_type(value: np.ndarray[Any, Any]) -> tuple[DType, Shape]:
 
 
 def constant(
-    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: str = "Const",
+    verify_shape: bool = False,
 ) -> Tensor:
     """A constant tensor holding a copy of `value`.
 
@@ -371,7 +373,9 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"expected an array, got rows of unequal length: {_text(value)}") from error
+        raise ValueError(
+            f"expected an array, got rows of unequal length: {_text(value)}"
+        ) from error
     if array.dtype.kind in "US" or (array.dtype.kind == "O" and _is_text(array)):
         if dtype not in (None, string):
             raise TypeError(f"expected {dtype.name}, got text: {_text(value)}")
@@ -413,8 +417,10 @@ def _check_kind(array: np.ndarray[Any, Any], dtype: DType, value: Any) -> None:
     if array.dtype == dtype.dtype or array.size == 0:
         return
     have, want = array.dtype.kind, dtype.dtype.kind
-    if have not in _KIND_ORDER or _KIND_ORDER[have] > _KIND_ORDER[want] or (
-        (have == "b") != (want == "b")
+    if (
+        have not in _KIND_ORDER
+        or _KIND_ORDER[have] > _KIND_ORDER[want]
+        or ((have == "b") != (want == "b"))
     ):
         raise TypeError(
             f"expected {dtype.name}, got {_text(value)} of type "
@@ -576,7 +582,12 @@ def _size(value: Any) -> int | None:
         node = value._as_graph_tensor().op
         source = constant_value_as_shape(node.inputs[0])
         key = node.attrs.get("key")
-        if source is not None and isinstance(key, tuple) and len(key) == 1 and isinstance(key[0], int):
+        if (
+            source is not None
+            and isinstance(key, tuple)
+            and len(key) == 1
+            and isinstance(key[0], int)
+        ):
             return source[key[0]]
     return None
 

@@ -496,8 +496,7 @@ class _Run:
         assert op.kind.kernel is not None
         news = op.kind.kernel(self.backend.xp, *currents, *inputs, **op.attrs)
         owned = [
-            self._owned(op, variable, new)
-            for variable, new in zip(op.variables, news, strict=True)
+            self._owned(op, variable, new) for variable, new in zip(op.variables, news, strict=True)
         ]
         for variable, new in zip(op.variables, owned, strict=True):
             self.written[variable] = new
@@ -563,7 +562,9 @@ class _Run:
             for tensor in op.outputs:
                 place = self.plan.places.get(tensor)
                 value = None if place is None else self.values[place]
-                if tensor.dtype.is_floating and isinstance(value, self.backend.xp.ndarray | np.generic):
+                if tensor.dtype.is_floating and isinstance(
+                    value, self.backend.xp.ndarray | np.generic
+                ):
                     if not bool(self.backend.xp.isfinite(value).all()):
                         return op
         return None

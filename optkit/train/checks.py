@@ -56,7 +56,9 @@ def require(
         (below, "< ", lambda bound: number < bound),
         (at_most, "<= ", lambda bound: number <= bound),
     ]
-    given = [(f"{sign}{bound:g}", holds(bound)) for bound, sign, holds in bounds if bound is not None]
+    given = [
+        (f"{sign}{bound:g}", holds(bound)) for bound, sign, holds in bounds if bound is not None
+    ]
     if math.isnan(number) or not all(holds for _, holds in given):
         expected = " and ".join(text for text, _ in given) or "a number that is not NaN"
         raise ValueError(f"{owner}: {argument}: expected {expected}, got {value!r}")

@@ -374,8 +374,7 @@ class Optimizer:
             given = [(g, v) for g, v in grads_and_vars]
         except (TypeError, ValueError):
             raise TypeError(
-                "grads_and_vars: expected (gradient, variable) pairs, got "
-                f"{grads_and_vars!r}"
+                f"grads_and_vars: expected (gradient, variable) pairs, got {grads_and_vars!r}"
             ) from None
         if not given:
             raise ValueError("grads_and_vars: expected (gradient, variable) pairs, got none")
@@ -418,7 +417,9 @@ class Optimizer:
                         f"variable {var.op.name!r} has a constraint, which a sparse gradient "
                         "cannot obey: it would have to be applied to all rows"
                     )
-                if self._overrides("_resource_apply_sparse") and not self._overrides("_apply_sparse"):
+                if self._overrides("_resource_apply_sparse") and not self._overrides(
+                    "_apply_sparse"
+                ):
                     return self._resource_apply_sparse_duplicate_indices(
                         grad.values, var, grad.indices
                     )
@@ -490,7 +491,9 @@ def _as_gradient(grad: Any, var: Any) -> Any:
     """A gradient as a tensor or rows of the variable's dtype and shape."""
     if not isinstance(var, Variable):
         if is_symbolic(var):
-            raise NotImplementedError(f"grads_and_vars: {var!r} is no Variable and cannot be updated")
+            raise NotImplementedError(
+                f"grads_and_vars: {var!r} is no Variable and cannot be updated"
+            )
         raise TypeError(f"grads_and_vars: expected a Variable, got {var!r}")
     if grad is None:
         return None

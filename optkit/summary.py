@@ -1,0 +1,356 @@
+"""Graph nodes that yield TensorBoard summaries, and the writer of event files (`tf.summary`).
+
+A summary node's value is a serialised Summary message as bytes; `FileWriter.add_summary` writes
+it. Tags follow TF1: the name in its name scope, cleaned, made unique in the graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import summaries
+from optkit.dtypes import NUMBERS, bool_, float16, float32, float64, string, uint8
+from optkit.graph import Graph, GraphKeys, Operation, Tensor, get_default_graph
+from optkit.ops.core import Array, ArrayModule, as_tensor, op
+from summaries.event_log import GraphNode
+from summaries.tags import clean_tag
+
+__all__ = [
+    "FileWriter",
+    "FileWriterCache",
+    "histogram",
+    "image",
+    "merge",
+    "merge_all",
+    "scalar",
+    "tagged_histogram",
+    "tagged_scalar",
+    "text",
+]
+
+
+def _boxed(data: bytes) -> Array:
+    """Bytes as the value of a string tensor; NumPy's own bytes type would strip zeros."""
+    box = np.empty((), object)
+    box[()] = data
+    return box
+
+
+@op(
+    "ScalarSummary",
+    types=NUMBERS | {bool_},
+    result=string,
+    shape=(),
+    host=("values",),
+    differentiable=False,
+)
+def _scalar_summary(xp: ArrayModule, values: Array, *, tag: str) -> Array:
+    """One number as a Summary."""
+    number = np.asarray(values)
+    return _boxed(summaries.encode_scalar(tag, int(number) if number.dtype == bool else number))
+
+
+@op(
+    "HistogramSummary",
+    types=NUMBERS | {bool_},
+    result=string,
+    shape=(),
+    host=("values",),
+    differentiable=False,
+)
+def _histogram_summary(xp: ArrayModule, values: Array, *, tag: str) -> Array:
+    """The distribution of the values as a Summary."""
+    return _boxed(summaries.encode_histogram(tag, values))
+
+
+@op(
+    "ImageSummary",
+    types={uint8, float16, float32, float64},
+    result=string,
+    shape=(),
+    host=("tensor",),
+    differentiable=False,
+)
+def _image_summary(xp: ArrayModule, tensor: Array, *, tag: str, max_outputs: int) -> Array:
+    """The first images of a batch as a Summary."""
+    return _boxed(summaries.encode_image(tag, tensor, max_outputs))
+
+
+@op("TextSummary", types={string}, result=string, shape=(), differentiable=False)
+def _text_summary(xp: ArrayModule, tensor: Array, *, tag: str) -> Array:
+    """Text as a Summary."""
+    return _boxed(summaries.encode_text(tag, tensor))
+
+
+@op("MergeSummary", types={string}, result=string, shape=(), differentiable=False)
+def _merge_summary(xp: ArrayModule, *inputs: Array) -> Array:
+    """Several Summaries as one: their serialised messages joined."""
+    return _boxed(b"".join(bytes(np.asarray(item)[()]) for item in inputs))
+
+
+@contextlib.contextmanager
+def _summary_scope(name: str, family: str | None) -> Iterator[tuple[str, str]]:
+    """The tag, and the scope to name the node by."""
+    if not isinstance(name, str):
+        raise TypeError(f"name: expected a string, got {name!r}")
+    tag = clean_tag(name)
+    if family is not None:
+        family = clean_tag(family)
+        tag = f"{family}/{tag}"
+    with get_default_graph().name_scope(tag) as scope:
+        # TF repeats the family in front, so that the dashboard groups by it whatever the scope.
+        yield (f"{family}/{scope[:-1]}" if family is not None else scope[:-1]), scope
+
+
+def _collected(node: Tensor, collections: Iterable[str] | None) -> Tensor:
+    names = [GraphKeys.SUMMARIES] if collections is None else list(collections)
+    node.graph.add_to_collections(names, node)
+    return node
+
+
+def scalar(
+    name: str, tensor: Any, collections: Iterable[str] | None = None, family: str | None = None
+) -> Tensor:
+    """A summary of one number.
+
+    Args:
+        name: the tag, below the current name scope.
+        tensor: shape (), any numeric dtype; written as float32, NaN and infinity as they are.
+        collections: where to list the node; [GraphKeys.SUMMARIES] if None.
+        family: a further prefix of the tag, by which dashboards group.
+
+    Raises:
+        ValueError: the tensor is not scalar, or nothing is left of the name.
+        InvalidArgumentError: when run, the tensor turns out not to be scalar.
+    """
+    with get_default_graph().all_or_nothing(), _summary_scope(name, family) as (tag, scope):
+        return _collected(_scalar_node(tag, tensor, scope), collections)
+
+
+def _scalar_node(tag: str, tensor: Any, name: str) -> Tensor:
+    values = as_tensor(tensor, name="values")
+    if values.sizes not in ((), None):
+        raise ValueError(f"summary {tag!r}: tensor: expected a scalar, got {values!r}")
+    return _scalar_summary(values, tag=tag, name=name)
+
+
+def histogram(
+    name: str, values: Any, collections: Iterable[str] | None = None, family: str | None = None
+) -> Tensor:
+    """A summary of how values are distributed.
+
+    Non-finite values are left out of the histogram and counted under the tag `<tag>_nonfinite`.
+
+    Args:
+        name: the tag, below the current name scope.
+        values: any shape and numeric dtype.
+        collections: where to list the node; [GraphKeys.SUMMARIES] if None.
+        family: a further prefix of the tag.
+
+    Raises:
+        ValueError: nothing is left of the name.
+    """
+    with get_default_graph().all_or_nothing(), _summary_scope(name, family) as (tag, scope):
+        return _collected(_histogram_summary(values, tag=tag, name=scope), collections)
+
+
+def tagged_scalar(tag: str, tensor: Any) -> Tensor:
+    """A scalar summary under exactly this tag, whatever other names the graph has in use."""
+    return _collected(_scalar_node(tag, tensor, _node_name(tag)), None)
+
+
+def tagged_histogram(tag: str, values: Any) -> Tensor:
+    """A histogram summary under exactly this tag, whatever other names the graph has in use."""
+    return _collected(_histogram_summary(values, tag=tag, name=_node_name(tag)), None)
+
+
+def _node_name(tag: str) -> str:
+    """The tag as a name inside the current scope, which it usually starts with."""
+    scope = get_default_graph().get_name_scope()
+    return tag.removeprefix(f"{scope}/") if scope else tag
+
+
+def image(
+    name: str,
+    tensor: Any,
+    max_outputs: int = 3,
+    collections: Iterable[str] | None = None,
+    family: str | None = None,
+) -> Tensor:
+    """A summary of images, under `<tag>/image` or `<tag>/image/0`, `/1`, ...
+
+    Args:
+        name: the tag, below the current name scope.
+        tensor: shape (batch, height, width, channels) with 1, 3 or 4 channels; uint8, or floats
+            in [0, 1].
+        max_outputs: how many images of the batch to write, at least 1.
+        collections: where to list the node; [GraphKeys.SUMMARIES] if None.
+        family: a further prefix of the tag.
+
+    Raises:
+        ValueError: the tensor is not of rank 4, or max_outputs is below 1.
+    """
+    with get_default_graph().all_or_nothing(), _summary_scope(name, family) as (tag, scope):
+        pictures = as_tensor(tensor, name="tensor")
+        if pictures.shape.ndims not in (None, 4):
+            raise ValueError(
+                f"summary {tag!r}: tensor: expected shape (batch, height, width, channels), got "
+                f"{pictures!r}"
+            )
+        if max_outputs < 1:
+            raise ValueError(f"summary {tag!r}: max_outputs: expected >= 1, got {max_outputs}")
+        node = _image_summary(pictures, tag=tag, max_outputs=max_outputs, name=scope)
+        return _collected(node, collections)
+
+
+def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Tensor:
+    """A summary of text, shown as Markdown.
+
+    Args:
+        name: the tag, below the current name scope.
+        tensor: a string tensor of any shape; tables for rank 1 and 2.
+        collections: where to list the node; [GraphKeys.SUMMARIES] if None.
+
+    Raises:
+        TypeError: the tensor is no text.
+    """
+    with get_default_graph().all_or_nothing(), _summary_scope(name, None) as (tag, scope):
+        return _collected(_text_summary(tensor, tag=tag, name=scope), collections)
+
+
+def merge(
+    inputs: Sequence[Any], collections: Iterable[str] | None = None, name: str | None = None
+) -> Tensor:
+    """One summary with all that `inputs` have.
+
+    Raises:
+        ValueError: there are no inputs.
+        TypeError: an input is no summary.
+    """
+    nodes = list(inputs)
+    if not nodes:
+        raise ValueError("inputs: expected at least one summary, got none")
+    with get_default_graph().all_or_nothing():
+        merged = _merge_summary(*nodes, name=name or "Merge/MergeSummary")
+        return _collected(merged, () if collections is None else collections)
+
+
+def merge_all(
+    key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None
+) -> Tensor | None:
+    """One summary with all that the collection `key` holds now; None when it holds none.
+
+    It is a snapshot: summaries built later, by `optimize_loss` say, are not in it.
+    """
+    nodes = get_default_graph().get_collection(key, scope)
+    return merge(nodes, name=name) if nodes else None
+
+
+class FileWriter:
+    """Writes summaries to an event file in `logdir`, for TensorBoard.
+
+    Args:
+        logdir: the directory of the run; made if need be, `~` is expanded.
+        graph: a graph to write for TensorBoard's graph page.
+        max_queue: accepted as in TF.
+        flush_secs: seconds that an event may wait before it is written, at most.
+        graph_def: accepted as in TF; give `graph`.
+        filename_suffix: appended to the file's name.
+        session: a session whose graph to write.
+    """
+
+    def __init__(
+        self,
+        logdir: Any,
+        graph: Graph | None = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        graph_def: Any = None,
+        filename_suffix: str | None = None,
+        session: Any = None,
+    ) -> None:
+        self._arguments = {"filename_suffix": filename_suffix or "", "flush_secs": flush_secs}
+        self._logdir = logdir
+        self._log = summaries.EventLog(logdir, **self._arguments)
+        if graph is None and session is not None:
+            graph = session.graph
+        if graph is not None:
+            self.add_graph(graph)
+
+    def get_logdir(self) -> str:
+        """The directory of the event file."""
+        return str(Path(self._log.logdir))
+
+    def add_summary(self, summary: Any, global_step: Any = None) -> None:
+        """Write a fetched summary (bytes, or a Summary message) as one event.
+
+        Raises:
+            TypeError: it is neither.
+            ValueError: the step is no non-negative integer, or the writer is closed.
+        """
+        if hasattr(summary, "SerializeToString"):
+            summary = summary.SerializeToString()
+        self._log.add_summary(summary, global_step)
+
+    def add_graph(self, graph: Graph, global_step: Any = None) -> None:
+        """Write the graph's operations, for TensorBoard's graph page.
+
+        Raises:
+            TypeError: `graph` is no Graph.
+        """
+        if not isinstance(graph, Graph):
+            raise TypeError(f"graph: expected a Graph, got {graph!r}")
+        self._log.add_graph([_graph_node(operation) for operation in graph.get_operations()])
+
+    def flush(self) -> None:
+        """Return when everything added is in the file."""
+        self._log.flush()
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self._log.close()
+
+    def reopen(self) -> None:
+        """Go on in a new file after `close`."""
+        if self._log.closed:
+            self._log = summaries.EventLog(self._logdir, **self._arguments)
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _graph_node(operation: Operation) -> GraphNode:
+    inputs = [t.op.name if t.value_index == 0 else t.name for t in operation.inputs]
+    # A read or write of a variable is an edge of the picture too.
+    inputs += [variable.name for variable in operation.variables]
+    inputs += [f"^{control.name}" for control in operation.control_inputs]
+    return GraphNode(operation.name, operation.type, tuple(inputs), operation.device)
+
+
+class FileWriterCache:
+    """One FileWriter a directory."""
+
+    _writers: dict[str, FileWriter] = {}  # noqa: RUF012 - one for the process, as in TF
+
+    @staticmethod
+    def get(logdir: Any) -> FileWriter:
+        """The writer of a directory, made at the first call."""
+        key = str(Path(logdir).expanduser())
+        if key not in FileWriterCache._writers:
+            FileWriterCache._writers[key] = FileWriter(logdir)
+        return FileWriterCache._writers[key]
+
+    @staticmethod
+    def clear() -> None:
+        """Close all writers and forget them."""
+        for writer in FileWriterCache._writers.values():
+            writer.close()
+        FileWriterCache._writers.clear()

@@ -1,0 +1,198 @@
+"""What is done to gradients between computing and applying them.
+
+Everything here takes (gradient, variable) pairs, leaves None gradients alone, and keeps
+IndexedSlices sparse: rows named twice are added up first, since a norm or a noise of the parts is
+not that of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from optkit.graph import IndexedSlices, Tensor, is_symbolic
+from optkit.ops.array import reshape, shape
+from optkit.ops.clip import clip_by_norm, global_norm
+from optkit.ops.core import as_tensor, constant
+from optkit.ops.math import cast
+from optkit.ops.random import truncated_normal
+from optkit.ops.sparse import deduplicate
+from optkit.train.checks import is_number, require
+
+__all__ = [
+    "add_gradient_noise",
+    "as_pairs",
+    "clip_gradient_norms",
+    "clip_gradient_norms_fn",
+    "gradient_norm",
+    "gradient_values",
+    "multiplied",
+    "multiply_gradients",
+]
+
+GradAndVar = tuple[Any, Any]
+
+
+def as_pairs(argument: str, value: Any) -> list[GradAndVar]:
+    """A list of (gradient, variable) pairs.
+
+    Raises:
+        TypeError: `value` is no iterable of pairs.
+    """
+    try:
+        return [(g, v) for g, v in value]
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}: expected (gradient, variable) pairs, got {value!r}") from None
+
+
+def gradient_values(gradient: Any) -> Tensor:
+    """The numbers of a gradient, duplicate rows added up."""
+    if isinstance(gradient, IndexedSlices):
+        return deduplicate(gradient).values  # type: ignore[no-any-return]
+    return as_tensor(gradient)
+
+
+def gradient_norm(gradient: Any) -> Tensor:
+    """The L2 norm of a gradient, duplicate rows added up; shape ()."""
+    return global_norm([gradient])
+
+
+def add_gradient_noise(
+    grads_and_vars: Sequence[GradAndVar], scale: Any, seed: int | None = None
+) -> list[GradAndVar]:
+    """Add scale·n to every gradient, n from the normal distribution cut off at ±2.
+
+    The noise has the standard deviation 0.8796·scale and never exceeds 2·scale; it has the
+    gradient's dtype. A sparse gradient gets noise on the rows it names only.
+    """
+
+    def noisy(gradient: Any) -> Any:
+        if gradient is None:
+            return None
+        if isinstance(gradient, IndexedSlices):
+            rows = deduplicate(gradient)
+            return IndexedSlices(noisy(rows.values), rows.indices, rows.dense_shape)
+        noise = truncated_normal(shape(gradient), dtype=gradient.dtype, seed=seed)
+        return gradient + noise * cast(as_tensor(scale), gradient.dtype)
+
+    return [(noisy(gradient), variable) for gradient, variable in grads_and_vars]
+
+
+def multiplied(
+    grads_and_vars: Sequence[GradAndVar], multipliers: Any, *, allow_none: bool
+) -> list[GradAndVar]:
+    """Scale gradients by the multiplier of their variable, where one is given.
+
+    Args:
+        grads_and_vars: pairs.
+        multipliers: Variable, "w:0" or "w" -> a number, or an array or tensor that broadcasts.
+        allow_none: whether a variable with a multiplier may have no gradient.
+
+    Raises:
+        ValueError: multipliers is no dict, names no variable of the pairs, or names one without
+            a gradient unless `allow_none`.
+    """
+    if not isinstance(multipliers, dict):
+        raise ValueError(
+            f"gradient_multipliers: expected a dict from variables to numbers, got {multipliers!r}"
+        )
+    by_name = {variable.op.name: variable for _, variable in grads_and_vars}
+    chosen: dict[str, Any] = {}
+    # A Variable wins over its name, as in TF.
+    for key, value in sorted(multipliers.items(), key=lambda item: not isinstance(item[0], str)):
+        name = key.removesuffix(":0") if isinstance(key, str) else getattr(key, "op", key)
+        name = getattr(name, "name", name)
+        if name not in by_name:
+            raise ValueError(
+                f"gradient_multipliers: {key!r} is none of the variables {sorted(by_name)}"
+            )
+        chosen[name] = value
+    result = []
+    for gradient, variable in grads_and_vars:
+        name = variable.op.name
+        if name in chosen:
+            if gradient is None and not allow_none:
+                raise ValueError(
+                    f"gradient_multipliers: variable {name!r} has a multiplier but no gradient"
+                )
+            gradient = _scaled(gradient, chosen[name], name)
+        result.append((gradient, variable))
+    return result
+
+
+def _scaled(gradient: Any, multiplier: Any, name: str) -> Any:
+    if gradient is None:
+        return None
+    if is_symbolic(multiplier):
+        factor = cast(as_tensor(multiplier), gradient.dtype)
+    else:
+        try:
+            factor = constant(multiplier, gradient.dtype, name="multiplier")
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"gradient_multipliers: for variable {name!r}: {error}") from error
+    if isinstance(gradient, IndexedSlices):
+        return IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    product = gradient * factor
+    # A multiplier that is larger than the gradient must not change its shape.
+    return (
+        product
+        if product.shape.ndims == gradient.shape.ndims
+        else reshape(product, shape(gradient))
+    )
+
+
+def multiply_gradients(
+    grads_and_vars: Sequence[GradAndVar], gradient_multipliers: Any
+) -> list[GradAndVar]:
+    """Scale gradients by variable (`tf.contrib.training.multiply_gradients`).
+
+    It scales the gradient, not the step: exact for gradient descent, nearly without effect under
+    Adam and its like.
+
+    Args:
+        grads_and_vars: a list of pairs.
+        gradient_multipliers: Variable, "w:0" or "w" -> a number, or an array or tensor that
+            broadcasts to the gradient.
+
+    Raises:
+        ValueError: an argument is no list or dict, the dict is empty, a key is no variable of the
+            list, or a variable with a multiplier has no gradient.
+    """
+    if not isinstance(grads_and_vars, list):
+        raise ValueError(f"grads_and_vars: expected a list of pairs, got {grads_and_vars!r}")
+    if not gradient_multipliers:
+        raise ValueError(
+            f"gradient_multipliers: expected a multiplier at least, got {gradient_multipliers!r}"
+        )
+    return multiplied(
+        as_pairs("grads_and_vars", grads_and_vars), gradient_multipliers, allow_none=False
+    )
+
+
+def clip_gradient_norms(gradients_to_variables: Any, max_norm: Any) -> list[GradAndVar]:
+    """Clip each gradient by its own norm: g·max_norm / max(‖g‖, max_norm).
+
+    Args:
+        gradients_to_variables: pairs.
+        max_norm: a number >= 0 or a scalar tensor; 0 makes all gradients zero.
+
+    Raises:
+        TypeError, ValueError: max_norm is no number, NaN or negative.
+
+    Source: tf.contrib.training.clip_gradient_norms.
+    """
+    if is_number(max_norm) or not is_symbolic(max_norm):
+        require("clip_gradient_norms", "max_norm", max_norm, at_least=0.0)
+    return [
+        (None if g is None else clip_by_norm(g, max_norm), v)
+        for g, v in as_pairs("gradients_to_variables", gradients_to_variables)
+    ]
+
+
+def clip_gradient_norms_fn(max_norm: Any) -> Callable[[Any], list[GradAndVar]]:
+    """`clip_gradient_norms` with the norm filled in, for `transform_grads_fn`."""
+
+    def clip(gradients_to_variables: Any) -> list[GradAndVar]:
+        return clip_gradient_norms(gradients_to_variables, max_norm)
+
+    return clip
