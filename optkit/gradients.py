@@ -191,6 +191,7 @@ class _Walk:
         self.graph = graph
         self.aggregation = aggregation
         self.colocate = colocate
+        self.scope = graph.get_name_scope()
         self.parts: dict[Tensor, list[_Gradient]] = {}
 
     def run(
@@ -233,7 +234,7 @@ class _Walk:
         colocation = self.graph.colocate_with(op) if self.colocate else contextlib.nullcontext()
         with (
             self.graph.name_scope(None),
-            self.graph.name_scope(f"{self._scope}/{op.name}_grad"),
+            self.graph.name_scope(f"{self.scope}/{op.name}_grad"),
             self.graph.in_branch(op.branch),
             colocation,
         ):
@@ -254,10 +255,6 @@ class _Walk:
             for x, dx in zip(op.inputs, dxs, strict=True):
                 if dx is not None:
                     self._contribute(x, self._fitted(op, x, dx), op.branch)
-
-    @property
-    def _scope(self) -> str:
-        return self.__dict__.setdefault("scope", self.graph.get_name_scope())
 
     def _fitted(self, op: Operation, x: Tensor, dx: _Gradient) -> _Gradient:
         """The gradient in its input's shape; a rule that breaks its dtype is an error."""
