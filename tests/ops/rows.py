@@ -1,4 +1,4 @@
-"""What a row of the op table holds; `table.py` and `table_array.py` fill it, `test_table.py` checks.
+"""What a row of the op table holds; `table*.py` fill it and `test_table.py` checks it.
 
 A table maps an op's type name (a key of `optkit.ops.core.REGISTRY`) to a list of `Case`, or to one
 `Elsewhere` for ops whose values no formula gives (state, random numbers, control flow).
@@ -38,6 +38,8 @@ class Case:
         tolerance: multiplies the tolerance (4 units in the last place of the largest value).
         gradient_tolerance: multiplies the tolerance of the gradient.
         shape_known: the static shape follows from the inputs' static shapes.
+        unknown_rank: the op can be built for inputs whose rank is not known.
+        step: how far inputs are moved to check the gradient in float64.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Case:
     tolerance: float = 1.0
     gradient_tolerance: float = 1.0
     shape_known: bool = True
+    unknown_rank: bool = True
+    step: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ def normal(*shape: int, scale: float = 1.0) -> Callable[[np.random.Generator], n
 def uniform(*shape: int, low: float, high: float) -> Callable[[np.random.Generator], np.ndarray]:
     """A builder of one float64 array, uniform in [low, high)."""
     return lambda rng: rng.uniform(low, high, shape)
+
+
+def whole(*shape: int, low: int, high: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """A builder of one float64 array of whole numbers in [low, high)."""
+    return lambda rng: rng.integers(low, high, shape).astype(np.float64)
 
 
 def distinct(*shape: int, gap: float = 0.25) -> Callable[[np.random.Generator], np.ndarray]:
