@@ -50,6 +50,8 @@ class DType:
 
     __slots__ = ("_numpy", "name")
 
+    _numpy: np.dtype[Any] | None
+
     def __init__(self, name: str, numpy_dtype: Any = None) -> None:
         self.name = name
         self._numpy = None if numpy_dtype is None else np.dtype(numpy_dtype)
@@ -57,15 +59,17 @@ class DType:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype; the attribute through which NumPy accepts a `DType`."""
-        if self._numpy is None:
-            try:
-                module = importlib.import_module("ml_dtypes")
-            except ImportError as error:
-                raise TypeError(
-                    f"dtype {self.name} needs the ml_dtypes package, which is not installed"
-                ) from error
-            self._numpy = np.dtype(getattr(module, self.name))
-        return self._numpy
+        if self._numpy is not None:
+            return self._numpy
+        try:
+            module = importlib.import_module("ml_dtypes")
+        except ImportError as error:
+            raise TypeError(
+                f"dtype {self.name} needs the ml_dtypes package, which is not installed"
+            ) from error
+        found: np.dtype[Any] = np.dtype(getattr(module, self.name))
+        self._numpy = found
+        return found
 
     @property
     def as_numpy_dtype(self) -> type[np.generic]:
@@ -146,9 +150,9 @@ class DType:
             return np.finfo(self.dtype)
         raise TypeError(f"dtype {self.name} has no smallest and largest value")
 
-    def is_compatible_with(self, other: Any) -> bool:
+    def is_compatible_with(self, other: object) -> bool:
         """Whether `other` is the same type."""
-        return self == other
+        return self.__eq__(other)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
@@ -258,7 +262,7 @@ def result_dtype(value: Any) -> DType:
 
 
 def _holds_numpy(value: Any) -> bool:
-    """Whether a (nested) list or tuple holds NumPy values, or `value` is an array of another kind."""
+    """Whether nested lists hold NumPy values, or `value` is an array of another kind."""
     while isinstance(value, list | tuple):
         if not value:
             return False

@@ -63,9 +63,7 @@ class ResourceExhaustedError(OpError, MemoryError):
 
 
 class FailedPreconditionError(OpError):
-    """The session is not in the state the operation needs, e.g. a variable is uninitialised
-    (TF's code 9).
-    """
+    """The session is not in the state needed, e.g. a variable is uninitialised (TF's code 9)."""
 
 
 class OutOfRangeError(OpError):

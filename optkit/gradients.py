@@ -208,12 +208,12 @@ class _Walk:
             self._contribute(y, dy)
         found: dict[Tensor, _Gradient | None] = {}
         for op in ancestors:
-            dys = [self._total(y, y in wanted) for y in op.outputs]
-            for y, dy in zip(op.outputs, dys, strict=True):
+            dys: list[_Gradient | None] = [self._total(y, y in wanted) for y in op.outputs]
+            for i, y in enumerate(op.outputs):
                 if y in wanted:
-                    found[y] = dy
+                    found[y] = dys[i]
                 if y in stopped:
-                    dys[y.value_index] = None
+                    dys[i] = None
             if op in dependent and any(dy is not None for dy in dys):
                 self._pass_on(op, dys)
         return [found.get(x) for x in sources]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -274,9 +275,13 @@ class FileWriter:
         filename_suffix: str | None = None,
         session: Any = None,
     ) -> None:
-        self._arguments = {"filename_suffix": filename_suffix or "", "flush_secs": flush_secs}
-        self._logdir = logdir
-        self._log = summaries.EventLog(logdir, **self._arguments)
+        self._open = partial(
+            summaries.EventLog,
+            logdir,
+            filename_suffix=filename_suffix or "",
+            flush_secs=flush_secs,
+        )
+        self._log = self._open()
         if graph is None and session is not None:
             graph = session.graph
         if graph is not None:
@@ -318,7 +323,7 @@ class FileWriter:
     def reopen(self) -> None:
         """Go on in a new file after `close`."""
         if self._log.closed:
-            self._log = summaries.EventLog(self._logdir, **self._arguments)
+            self._log = self._open()
 
     def __enter__(self) -> FileWriter:
         return self

@@ -195,6 +195,7 @@ class Graph:
             ValueError: it is of another graph, or a tensor's name was expected.
             KeyError: nothing has that name.
         """
+        element: Any
         if isinstance(obj, str):
             element = self._by_string(obj, allow_tensor, allow_operation)
         elif hasattr(obj, "_as_graph_element"):
@@ -210,7 +211,8 @@ class Graph:
             raise TypeError(f"expected an operation, got {element!r}")
         if isinstance(element, Operation) and not allow_operation:
             raise TypeError(f"expected a tensor, got {element!r}")
-        return element
+        found: Tensor | Operation = element
+        return found
 
     def _by_string(self, name: str, allow_tensor: bool, allow_operation: bool) -> Any:
         base, colon, index = name.partition(":")

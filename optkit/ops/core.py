@@ -141,7 +141,7 @@ class Op:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{self.__name__}: name: expected a string or None, got {name!r}")
         values, attrs = self._bind(args, kwargs)
-        graph = _graph_of(values)
+        graph = get_default_graph()
         mark = graph.mark()
         label = name or self.type_name
         try:
@@ -289,11 +289,6 @@ def op(
         )
 
     return declare
-
-
-def _graph_of(values: Mapping[str, Any]) -> Any:
-    """The default graph; inputs of another graph are refused when the operation is made."""
-    return get_default_graph()
 
 
 def _text(value: Any) -> str:
@@ -512,6 +507,8 @@ def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
     tensor = tensor._as_graph_tensor()
     operation = tensor.op
     kind = operation.kind
+    if kind.name == "PlaceholderWithDefault":
+        return None  # a run may feed another value
     if kind is _constant.kind:
         return operation.attrs["value"]  # type: ignore[no-any-return]
     if kind.name in ("Shape", "Size", "Rank"):

@@ -119,7 +119,9 @@ def update(
     """
     handle = variable.outputs[0]
     sparse = isinstance(gradient, IndexedSlices)
-    parts = [gradient.values, gradient.indices] if sparse else [gradient]  # type: ignore[union-attr]
+    parts: list[Tensor] = (
+        [gradient.values, gradient.indices] if isinstance(gradient, IndexedSlices) else [gradient]
+    )
     return variable.graph.create_operation(
         UPDATE,
         [*parts, *hyper.values()],

@@ -66,6 +66,11 @@ class ConfigProto(_Options):
         "experimental": None,
     }
 
+    gpu_options: Any
+    graph_options: Any
+    device_count: Any
+    experimental: Any
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         # Scripts write config.gpu_options.allow_growth = True without making the object first.

@@ -347,7 +347,7 @@ class Session:
         run = _Run(self, plan, fed)
         run.compute()
         results = [
-            None if place is None else run.result(place, item)
+            run.result(place, item) if isinstance(item, Tensor) and place is not None else None
             for place, item in zip(plan.fetched, plan.fetches, strict=True)
         ]
         # One call into C, so that no signal handler can run in the middle of it.
@@ -562,11 +562,10 @@ class _Run:
             for tensor in op.outputs:
                 place = self.plan.places.get(tensor)
                 value = None if place is None else self.values[place]
-                if tensor.dtype.is_floating and isinstance(
-                    value, self.backend.xp.ndarray | np.generic
-                ):
-                    if not bool(self.backend.xp.isfinite(value).all()):
-                        return op
+                if not tensor.dtype.is_floating or value is None or value is _SKIPPED:
+                    continue
+                if not bool(self.backend.xp.isfinite(value).all()):
+                    return op
         return None
 
 

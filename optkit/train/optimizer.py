@@ -26,7 +26,8 @@ from optkit.graph import (
     get_default_graph,
     is_symbolic,
 )
-from optkit.ops.control import group, no_op
+from optkit.initializers import Constant
+from optkit.ops.control import group
 from optkit.ops.core import Array, ArrayModule, as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.sparse import deduplicate
@@ -248,15 +249,16 @@ class Optimizer:
                 self._prepared = self._hyper_tensors()
                 self._prepare()
                 updates = [self._update_one(g, v) for g, v in pairs]
+                train_op: Any
                 if global_step is None:
                     train_op = self._finish(updates, scope)
                 else:
                     with graph.control_dependencies([self._finish(updates, "update")]):
                         train_op = global_step.assign_add(1, name=scope)
-            train_op = train_op.op if isinstance(train_op, Tensor) else train_op
-            if train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
-                graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
-            return train_op
+            done: Operation = train_op.op if isinstance(train_op, Tensor) else train_op
+            if done not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
+                graph.add_to_collection(GraphKeys.TRAIN_OP, done)
+            return done
 
     def get_slot(self, var: Any, name: str) -> Variable | None:
         """The slot `name` of a variable, None when there is none (yet)."""
@@ -286,7 +288,7 @@ class Optimizer:
             for slot in self.slots:
                 self._get_or_make_slot(
                     variable,
-                    self._initial.get(slot, 0.0),
+                    Constant(self._initial.get(slot, 0.0)),
                     slot,
                     self._slot_variable_name(slot),
                 )
@@ -340,10 +342,14 @@ class Optimizer:
         slot_name: str,
         op_name: str,
     ) -> Variable:
-        return self._get_or_make_slot(var, initializer(shape, dtype), slot_name, op_name)
+        made = self._slots.setdefault(slot_name, {})
+        key = _key(var)
+        if key not in made:
+            made[key] = create_slot(var, initializer, op_name, shape=shape, dtype=dtype)
+        return made[key]
 
     def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Variable:
-        return self._get_or_make_slot(var, 0.0, slot_name, op_name)
+        return self._get_or_make_slot(var, Constant(0.0), slot_name, op_name)
 
     def _slot_dict(self, slot_name: str) -> dict[tuple[Graph, str], Variable]:
         return self._slots.setdefault(slot_name, {})
@@ -520,7 +526,7 @@ def _as_dtype(value: Any, var: Variable, where: str) -> Tensor:
         return tensor
     if not tensor.dtype.is_floating:
         raise TypeError(f"{where}: expected {var.dtype.name}, got {tensor!r}")
-    return cast(tensor, var.dtype)
+    return as_tensor(cast(tensor, var.dtype))
 
 
 def _numbers(value: Any) -> Any:

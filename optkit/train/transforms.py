@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from optkit.ops.clip import clip_by_norm, global_norm
+
 from optkit.graph import IndexedSlices, Tensor, is_symbolic
 from optkit.ops.array import reshape, shape
-from optkit.ops.clip import clip_by_norm, global_norm
 from optkit.ops.core import as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.random import truncated_normal
@@ -48,7 +49,7 @@ def as_pairs(argument: str, value: Any) -> list[GradAndVar]:
 def gradient_values(gradient: Any) -> Tensor:
     """The numbers of a gradient, duplicate rows added up."""
     if isinstance(gradient, IndexedSlices):
-        return deduplicate(gradient).values  # type: ignore[no-any-return]
+        gradient = deduplicate(gradient).values
     return as_tensor(gradient)
 
 
@@ -93,18 +94,17 @@ def multiplied(
             a gradient unless `allow_none`.
     """
     if not isinstance(multipliers, dict):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004 - the reference's class
             f"gradient_multipliers: expected a dict from variables to numbers, got {multipliers!r}"
         )
-    by_name = {variable.op.name: variable for _, variable in grads_and_vars}
+    names = {variable.op.name for _, variable in grads_and_vars}
     chosen: dict[str, Any] = {}
     # A Variable wins over its name, as in TF.
     for key, value in sorted(multipliers.items(), key=lambda item: not isinstance(item[0], str)):
-        name = key.removesuffix(":0") if isinstance(key, str) else getattr(key, "op", key)
-        name = getattr(name, "name", name)
-        if name not in by_name:
+        name = key.removesuffix(":0") if isinstance(key, str) else _name_of(key)
+        if name is None or name not in names:
             raise ValueError(
-                f"gradient_multipliers: {key!r} is none of the variables {sorted(by_name)}"
+                f"gradient_multipliers: {key!r} is none of the variables {sorted(names)}"
             )
         chosen[name] = value
     result = []
@@ -118,6 +118,11 @@ def multiplied(
             gradient = _scaled(gradient, chosen[name], name)
         result.append((gradient, variable))
     return result
+
+
+def _name_of(variable: Any) -> str | None:
+    """The operation's name of a Variable; None for anything else."""
+    return variable.op.name if is_symbolic(variable) else None
 
 
 def _scaled(gradient: Any, multiplier: Any, name: str) -> Any:
@@ -159,7 +164,9 @@ def multiply_gradients(
             list, or a variable with a multiplier has no gradient.
     """
     if not isinstance(grads_and_vars, list):
-        raise ValueError(f"grads_and_vars: expected a list of pairs, got {grads_and_vars!r}")
+        raise ValueError(  # noqa: TRY004 - the reference's class
+            f"grads_and_vars: expected a list of pairs, got {grads_and_vars!r}"
+        )
     if not gradient_multipliers:
         raise ValueError(
             f"gradient_multipliers: expected a multiplier at least, got {gradient_multipliers!r}"

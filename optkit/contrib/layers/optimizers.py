@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from optkit.ops.clip import clip_by_global_norm, global_norm
+
 from optkit import summary
 from optkit.dtypes import DType, float16, float32
 from optkit.errors import ValueOrTypeError
 from optkit.global_step import assert_global_step, get_global_step
 from optkit.graph import GraphKeys, IndexedSlices, Operation, Tensor, get_default_graph, is_symbolic
 from optkit.initializers import Constant, Zeros
-from optkit.ops.clip import clip_by_global_norm, global_norm
+from optkit.ops.array import ones_like
 from optkit.ops.control import with_dependencies
 from optkit.ops.core import as_tensor
-from optkit.ops.math import cast, exp, is_finite, log, maximum, minimum, select, sqrt
-from optkit.ops.array import ones_like
+from optkit.ops.elementary import exp, log, sqrt
+from optkit.ops.logic import is_finite
+from optkit.ops.math import cast, maximum, minimum, select
 from optkit.train.adagrad import AdagradOptimizer
 from optkit.train.adam import AdamOptimizer
 from optkit.train.checks import is_number, require
@@ -164,7 +167,8 @@ def optimize_loss(
                 global_step=global_step if increment_global_step else None,
                 name="train",
             )
-            return with_dependencies([applied], loss)
+            train_op: Tensor = with_dependencies([applied], loss)
+            return train_op
 
 
 def _scalar_loss(loss: Any) -> Tensor:
@@ -246,7 +250,9 @@ def _optimizer(optimizer: Any, rate: Tensor | None) -> Optimizer:
     if callable(optimizer):
         made = optimizer() if rate is None else optimizer(rate)
         if not isinstance(made, Optimizer):
-            raise ValueError(f"optimizer: expected the callable to give an Optimizer, got {made!r}")
+            raise ValueError(  # noqa: TRY004 - the reference's class
+                f"optimizer: expected the callable to give an Optimizer, got {made!r}"
+            )
         return made
     raise ValueError(
         f"optimizer: expected one of {known}, an Optimizer, a subclass of it or a callable, got "
