@@ -23,7 +23,6 @@ from optkit.graph import (
 from optkit.ops.arguments import (
     axis_in,
     checked_sizes,
-    count_of,
     several,
     sizes_argument,
     static_int,
@@ -203,10 +202,10 @@ def _filled(sizes: Any, number: int, dtype: Any, name: str) -> Tensor:
     of = as_dtype(dtype)
     value = np.asarray(b"" if of.name == "string" else number, of.dtype)
     sizes = sizes_argument(sizes, "shape")
-    static = constant_value_as_shape(sizes)
-    count = count_of(static)
-    if static is not None and count is not None and count < _CONSTANT_ELEMENTS:
-        filled = np.empty(static, of.dtype)
+    static = TensorShape(constant_value_as_shape(sizes))
+    count = static.num_elements()
+    if count is not None and count < _CONSTANT_ELEMENTS:
+        filled = np.empty([int(item) for item in static], of.dtype)
         filled[...] = value
         return constant(filled, name=name)
     return _fill(sizes, value, name=name)

@@ -50,7 +50,7 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
 
 
 def _graph_of(items: Sequence[Any]) -> Graph:
-    return items[0].graph if items else get_default_graph()  # type: ignore[no-any-return]
+    return items[0].graph if items else get_default_graph()
 
 
 def tuple_(
@@ -162,7 +162,7 @@ def _kind(value: Any) -> str:
 
 def _merged_type(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> list[tuple[DType, Shape]]:
     """What both sides have in common."""
-    _, x, y = inputs
+    x, y = inputs[1:]
     shape: Shape = None
     if x.sizes is not None and y.sizes is not None and len(x.sizes) == len(y.sizes):
         shape = tuple(a if a == b else None for a, b in zip(x.sizes, y.sizes, strict=True))

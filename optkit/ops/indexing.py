@@ -380,8 +380,9 @@ def gather(
 def _flat_rows(
     xp: ArrayModule, indices: Array, sizes: tuple[int, ...]
 ) -> tuple[Array, int, tuple[int, ...]]:
-    """Numbers of rows for index vectors of K coordinates: rows of an array with its first K axes
-    made one. Gives (row numbers, number of rows, shape of a row).
+    """Index vectors of K coordinates as row numbers, in an array whose first K axes are made one.
+
+    Gives (row numbers, number of rows, shape of a row).
     """
     depth = indices.shape[-1] if indices.ndim else 0
     if indices.ndim == 0 or depth > len(sizes):
@@ -524,13 +525,13 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     if None in ranks and ranks[0] in (1, None):
         return _select_rows(chosen, x, y, name=name or "Select")
     if ranks[0] == 1 and ranks[1] == ranks[2] and ranks[1] > 1:  # type: ignore[operator]
-        rows = x.shape.merge_with(y.sizes).sizes[:1]  # type: ignore[index]
+        rows = x.shape.merge_with(y.sizes).sizes[:1]
         if not chosen.shape.is_compatible_with(rows):
             raise ValueError(
                 f"condition: expected a vector over the rows of x, shape {TensorShape(rows)}, or "
                 f"the shape of x, got {chosen!r}"
             )
-        chosen = reshape(chosen, [-1] + [1] * (ranks[1] - 1))  # type: ignore[operator]
+        chosen = reshape(chosen, [-1] + [1] * (x.shape.rank - 1))
     return select(chosen, x, y, name=name or "Select")
 
 

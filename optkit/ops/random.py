@@ -64,7 +64,9 @@ class Stream:
     def uniform(self, shape: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Uniform in [0, 1), multiples of 2**-53."""
         words = self.bits(int(np.prod(shape, dtype=np.int64)))
-        return ((words >> np.uint64(11)) * 2.0**-53).reshape(tuple(shape))
+        unit = (words >> np.uint64(11)).astype(np.float64)
+        unit *= 2.0**-53
+        return unit.reshape(tuple(shape))
 
     def normal(self, shape: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Normal with mean 0 and deviation 1, two from each pair of uniforms (Box and Muller)."""
@@ -133,15 +135,15 @@ def _rounded(xp: ArrayModule, values: np.ndarray[Any, Any], dtype: DType) -> Arr
     return xp.asarray(values.astype(dtype.dtype, copy=False))
 
 
-def _scalar(value: Any, dtype: DType, argument: str) -> float | None:
-    """A parameter of a distribution as a number; None for a tensor or an array of them."""
-    if is_symbolic(value):
-        return None
+def _number(value: Any, dtype: DType, argument: str) -> Any:
+    """A parameter of a distribution: a float, or an int of an integer dtype, or a tensor."""
     try:
+        if is_symbolic(value):
+            return as_tensor(value, dtype)
         array = as_array(value, dtype)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{argument}: {error}") from error
-    return float(array) if array.ndim == 0 else None
+    return array if array.ndim or dtype in INDEX_TYPES else array.item()
 
 
 def _shape_argument(shape: Any) -> Any:
@@ -232,14 +234,11 @@ def random_uniform(
     with get_default_graph().name_scope(label) as scope:
         sizes = _shape_argument(shape)
         seeds = get_seed(seed)
+        low, high = _number(minval, of, "minval"), _number(maxval, of, "maxval")
         if of in INDEX_TYPES:
-            low, high = as_tensor(minval, of, "min"), as_tensor(maxval, of, "max")
             return _uniform_int(sizes, low, high, seed=seeds, name=scope)
-        numbers = _scalar(minval, of, "minval"), _scalar(maxval, of, "maxval")
-        if None not in numbers:
-            low, high = numbers
+        if isinstance(low, float) and isinstance(high, float):
             return _uniform(sizes, low=low, high=high, dtype=of, seed=seeds, name=scope)
-        low, high = as_tensor(minval, of, "min"), as_tensor(maxval, of, "max")
         unit = _uniform(sizes, low=0.0, high=1.0, dtype=of, seed=seeds)
         return unit * (high - low) + low  # type: ignore[no-any-return]
 
@@ -285,12 +284,14 @@ def _scaled(
     with get_default_graph().name_scope(label) as scope:
         sizes = _shape_argument(shape)
         seeds = get_seed(seed)
-        numbers = _scalar(mean, of, "mean"), _scalar(stddev, of, "stddev")
-        if None not in numbers:
-            centre, deviation = numbers
-            return kind(sizes, mean=centre, stddev=deviation, dtype=of, seed=seeds, name=scope)
-        unit = kind(sizes, mean=0.0, stddev=1.0, dtype=of, seed=seeds)
-        return unit * as_tensor(stddev, of, "stddev") + as_tensor(mean, of, "mean")  # type: ignore[no-any-return]
+        centre, deviation = _number(mean, of, "mean"), _number(stddev, of, "stddev")
+        if isinstance(centre, float) and isinstance(deviation, float):
+            drawn: Tensor = kind(
+                sizes, mean=centre, stddev=deviation, dtype=of, seed=seeds, name=scope
+            )
+            return drawn
+        unit: Any = kind(sizes, mean=0.0, stddev=1.0, dtype=of, seed=seeds)
+        return unit * deviation + centre  # type: ignore[no-any-return]
 
 
 def random_normal(
