@@ -1,12 +1,23 @@
-"""What every test shares: the hypothesis profiles.
+"""What every test shares: the hypothesis profiles, and an empty default graph.
 
 HYPOTHESIS_PROFILE=ci is the thorough, repeatable one.
 """
 
 import os
 
+import pytest
 from hypothesis import settings
+
+from optkit.graph import get_default_graph, reset_default_graph
 
 settings.register_profile("dev", max_examples=20, deadline=None)
 settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    """The default graph, new for each test."""
+    reset_default_graph()
+    yield get_default_graph()
+    reset_default_graph()
