@@ -1,0 +1,55 @@
+"""TF1's `tf.nn`: activations, cross entropies, normalisation, dropout, embeddings."""
+
+from optkit.ops.cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+    sparse_softmax_cross_entropy_with_logits,
+    weighted_cross_entropy_with_logits,
+)
+from optkit.ops.elementary import sigmoid, softplus, tanh
+from optkit.ops.embedding import embedding_lookup
+from optkit.ops.nn import (
+    bias_add,
+    dropout,
+    elu,
+    l2_loss,
+    l2_normalize,
+    leaky_relu,
+    log_softmax,
+    moments,
+    relu,
+    relu6,
+    selu,
+    softmax,
+    softsign,
+    xw_plus_b,
+    zero_fraction,
+)
+
+__all__ = [
+    "bias_add",
+    "dropout",
+    "elu",
+    "embedding_lookup",
+    "l2_loss",
+    "l2_normalize",
+    "leaky_relu",
+    "log_softmax",
+    "moments",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+    "tanh",
+    "weighted_cross_entropy_with_logits",
+    "xw_plus_b",
+    "zero_fraction",
+]
