@@ -9,7 +9,7 @@ The result is graph again, so it can be differentiated again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from optkit.errors import InternalError
@@ -146,28 +146,39 @@ def _seeds(targets: Sequence[Tensor], grad_ys: Any) -> list[_Gradient]:
     return seeds
 
 
-def _ancestors(targets: Sequence[Tensor]) -> list[Operation]:
+_Producer = Callable[[Tensor], Operation]
+"""From a tensor to the operation that made it: its own in a graph, what a tape recorded."""
+
+
+def _in_graph(tensor: Tensor) -> Operation:
+    return tensor.op
+
+
+def _ancestors(targets: Sequence[Tensor], producer: _Producer) -> list[Operation]:
     """The operations whose values the targets are made of, newest first."""
     found: set[Operation] = set()
-    waiting = [y.op for y in targets]
+    waiting = [producer(y) for y in targets]
     while waiting:
         op = waiting.pop()
         if op not in found:
             found.add(op)
-            waiting.extend(tensor.op for tensor in op.inputs)
+            waiting.extend(producer(tensor) for tensor in op.inputs)
             if op.kind.access == "read":
                 waiting.extend(op.variables)
     return sorted(found, key=lambda op: -op.index)
 
 
 def _dependent(
-    ancestors: Sequence[Operation], sources: set[Tensor], stopped: set[Tensor]
+    ancestors: Sequence[Operation],
+    sources: set[Tensor],
+    stopped: set[Tensor],
+    producer: _Producer,
 ) -> set[Operation]:
     """The operations whose inputs depend on a source."""
     dependent: set[Operation] = set()
 
     def leads(tensor: Tensor) -> bool:
-        return tensor in sources or (tensor.op in dependent and tensor not in stopped)
+        return tensor in sources or (producer(tensor) in dependent and tensor not in stopped)
 
     for op in reversed(ancestors):
         reads = op.variables if op.kind.access == "read" else ()
@@ -179,16 +190,20 @@ def _dependent(
 def blocking_operations(ys: Any, xs: Any) -> list[Operation]:
     """The operations declared not differentiable on the way from xs to ys, oldest first."""
     targets = [as_tensor(y) for y in _listed(ys)]
-    ancestors = _ancestors(targets)
-    dependent = _dependent(ancestors, {_source(x) for x in _listed(xs)}, set())
+    ancestors = _ancestors(targets, _in_graph)
+    sources = {_source(x) for x in _listed(xs)}
+    dependent = _dependent(ancestors, sources, set(), _in_graph)
     return [op for op in reversed(ancestors) if op in dependent and not op.kind.differentiable]
 
 
 class _Walk:
     """One walk from ys to xs, and the gradients found so far by tensor."""
 
-    def __init__(self, graph: Graph, aggregation: int, colocate: bool) -> None:
+    def __init__(
+        self, graph: Graph, aggregation: int, colocate: bool, producer: _Producer = _in_graph
+    ) -> None:
         self.graph = graph
+        self.producer = producer
         self.aggregation = aggregation
         self.colocate = colocate
         self.scope = graph.get_name_scope()
@@ -201,9 +216,9 @@ class _Walk:
         sources: Sequence[Tensor],
         stopped: set[Tensor],
     ) -> list[_Gradient | None]:
-        ancestors = _ancestors(targets)
+        ancestors = _ancestors(targets, self.producer)
         wanted = set(sources)
-        dependent = _dependent(ancestors, wanted, stopped)
+        dependent = _dependent(ancestors, wanted, stopped, self.producer)
         for y, dy in zip(targets, seeds, strict=True):
             self._contribute(y, dy)
         found: dict[Tensor, _Gradient | None] = {}
