@@ -13,6 +13,7 @@ import numpy as np
 from optkit.gradients import gradients
 from optkit.graph import Graph, Tensor
 from optkit.ops.array import placeholder
+from optkit.ops.sparse import densify
 from optkit.runtime.session import Session
 
 STEP = 1e-3
@@ -62,8 +63,9 @@ def check_gradients(
         sample = session.run(ys, dict(zip(xs, arrays, strict=True)))
         weights = [rng.standard_normal(np.shape(value)) for value in sample]
         dxs = gradients(ys, [xs[i] for i in wrt], weights)
-    for i, dx in zip(wrt, dxs, strict=True):
-        assert dx is not None, f"order 1, input {i}: no gradient"
+        for i, dx in zip(wrt, dxs, strict=True):
+            assert dx is not None, f"order 1, input {i}: no gradient"
+        dxs = [densify(dx) for dx in dxs]
     feed = dict(zip(xs, arrays, strict=True))
     found = session.run(dxs, feed)
 
