@@ -65,7 +65,7 @@ __all__ = [
 def select(xp: ArrayModule, condition: Array, x: Array, y: Array) -> Array:
     """x where the condition holds, else y; all three broadcast.
 
-    Gradients pass only where they were chosen, so an infinity on the other side does no harm.
+    The side that was not chosen gets a gradient of 0, also where the result's is infinite.
     """
     return xp.where(condition, x, y)
 

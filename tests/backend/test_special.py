@@ -1,0 +1,53 @@
+"""Functions that NumPy lacks."""
+
+import math
+
+import numpy as np
+import pytest
+
+from optkit.backend.special import erf, erfc, power
+
+# Abramowitz and Stegun, Handbook of Mathematical Functions, table 7.1.
+ERF = {0.0: 0.0, 0.5: 0.5204998778, 1.0: 0.8427007929, 1.5: 0.9661051465, 2.0: 0.9953222650}
+
+
+def test_erf_is_the_table():
+    x = np.array(list(ERF))
+    np.testing.assert_allclose(erf(np, x), list(ERF.values()), rtol=0, atol=5e-11)
+    np.testing.assert_allclose(erf(np, -x), [-y for y in ERF.values()], rtol=0, atol=5e-11)
+
+
+def test_erfc_keeps_its_digits_where_erf_is_one():
+    # erfc(x) ~ exp(-x²)/(x·√π)·(1 - 1/2x²) for large x.
+    x = 20.0
+    expected = math.exp(-(x**2)) / (x * math.sqrt(math.pi)) * (1 - 1 / (2 * x**2))
+    np.testing.assert_allclose(erfc(np, np.array([x])), [expected], rtol=1e-5)
+    assert erf(np, np.array(x)) == 1.0
+
+
+@pytest.mark.parametrize("function", [erf, erfc])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_dtype_and_shape_are_kept(function, dtype, shape):
+    result = function(np, np.ones(shape, dtype))
+    assert result.dtype == dtype
+    assert result.shape == shape
+
+
+def test_special_values():
+    x = np.array([math.inf, -math.inf, math.nan])
+    np.testing.assert_array_equal(erf(np, x), [1.0, -1.0, math.nan])
+    np.testing.assert_array_equal(erfc(np, x), [0.0, 2.0, math.nan])
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0])
+def test_power_of_one_exponent_is_that_of_many(exponent):
+    x = np.array([0.5, 1.5, 2.5])
+    many = np.full(3, exponent)
+    np.testing.assert_allclose(power(np, x, np.array(exponent)), power(np, x, many), rtol=1e-15)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3])
+def test_power_keeps_the_dtype(exponent):
+    for dtype in ("float16", "float32", "int8", "int32"):
+        assert power(np, np.ones(3, dtype), np.array(exponent, dtype)).dtype == dtype
