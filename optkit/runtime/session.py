@@ -21,10 +21,8 @@ from optkit import backend as backends
 from optkit.dtypes import string
 from optkit.errors import (
     FailedPreconditionError,
-    InternalError,
     InvalidArgumentError,
     OpError,
-    ResourceExhaustedError,
 )
 from optkit.graph import (
     Graph,
@@ -41,6 +39,7 @@ from optkit.graph import (
 from optkit.ops.core import as_array
 from optkit.ops.random import Stream
 from optkit.runtime.config import ConfigProto
+from optkit.runtime.kernels import as_op_error, stored
 from optkit.runtime.plan import Plan, Step
 from optkit.shapes import TensorShape
 
@@ -420,15 +419,14 @@ class _Run:
     def _perform(self, step: Step) -> None:
         try:
             results = self._results(step)
-        except OpError as error:
-            if error.op is None:
-                error.op = step.op
-                self._explain(error, step)
-            raise
-        except MemoryError as error:
-            raise ResourceExhaustedError(f"memory ran out: {error}", step.op) from error
-        except (ValueError, TypeError, IndexError, ArithmeticError) as error:
-            raise InvalidArgumentError(f"{type(error).__name__}: {error}", step.op) from error
+        except Exception as error:
+            told = isinstance(error, OpError) and error.op is not None
+            failure = as_op_error(error, step.op)
+            if isinstance(failure, OpError) and not told:
+                self._explain(failure, step)
+            if failure is error:
+                raise
+            raise failure from error
         for place, value in zip(step.outputs, results, strict=False):
             if place is not None:
                 self.values[place] = value
@@ -496,27 +494,13 @@ class _Run:
         assert op.kind.kernel is not None
         news = op.kind.kernel(self.backend.xp, *currents, *inputs, **op.attrs)
         owned = [
-            self._owned(op, variable, new) for variable, new in zip(op.variables, news, strict=True)
+            stored(self.backend.xp, op, variable, new, self.borrowed)
+            for variable, new in zip(op.variables, news, strict=True)
         ]
         for variable, new in zip(op.variables, owned, strict=True):
             self.written[variable] = new
             self.versions[variable, op] = new
         return owned[:1]
-
-    def _owned(self, op: Operation, variable: Operation, array: Any) -> Any:
-        """`array` as the variable's storage: of its dtype and shape, not shared, not writeable."""
-        handle = variable.outputs[0]
-        array = self.backend.xp.asarray(array)
-        if array.dtype != handle.dtype.dtype or not handle.shape.is_compatible_with(array.shape):
-            raise InternalError(
-                f"{op.name!r} gave variable {variable.name!r} a value of dtype {array.dtype} and "
-                f"shape {array.shape}; expected {handle.dtype.name} and {handle.shape}"
-            )
-        if isinstance(array, np.ndarray):
-            if array.base is not None or id(array) in self.borrowed:
-                array = array.copy()
-            array.flags.writeable = False
-        return array
 
     def _stream(self, op: Operation) -> Stream:
         session = self.session

@@ -1,0 +1,56 @@
+"""What running a kernel means in both modes: errors that name the operation, owned results."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import numpy as np
+
+from optkit.errors import InternalError, InvalidArgumentError, OpError, ResourceExhaustedError
+from optkit.graph import Operation
+
+__all__ = ["as_op_error", "stored"]
+
+
+def as_op_error(error: Exception, op: Operation) -> Exception:
+    """The exception to raise for what a kernel of `op` raised: an `OpError` that names it.
+
+    An error that names an operation already, and one that is no complaint about values, stays.
+    """
+    if isinstance(error, OpError):
+        if error.op is None:
+            error.op = op
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceExhaustedError(f"memory ran out: {error}", op)
+    if isinstance(error, ValueError | TypeError | IndexError | ArithmeticError):
+        return InvalidArgumentError(f"{type(error).__name__}: {error}", op)
+    return error
+
+
+def stored(xp: Any, op: Operation, variable: Operation, array: Any, borrowed: Container[int]) -> Any:
+    """`array` as a variable's storage: of its dtype and shape, shared with nobody, read-only.
+
+    Args:
+        xp: numpy or cupy.
+        op: the operation that writes.
+        variable: the variable's operation.
+        array: the new value.
+        borrowed: ids of arrays that belong to the user.
+
+    Raises:
+        InternalError: the kernel gave another dtype or shape.
+    """
+    handle = variable.outputs[0]
+    array = xp.asarray(array)
+    if array.dtype != handle.dtype.dtype or not handle.shape.is_compatible_with(array.shape):
+        raise InternalError(
+            f"{op.name!r} gave variable {variable.name!r} a value of dtype {array.dtype} and "
+            f"shape {array.shape}; expected {handle.dtype.name} and {handle.shape}"
+        )
+    if isinstance(array, np.ndarray):
+        if array.base is not None or id(array) in borrowed:
+            array = array.copy()
+        array.flags.writeable = False
+    return array
