@@ -239,7 +239,6 @@ from optkit.ops.reductions import (
     cumsum,
     reduce_all,
     reduce_any,
-    reduce_logsumexp,
     reduce_max,
     reduce_mean,
     reduce_min,
@@ -254,6 +253,9 @@ from optkit.ops.sequences import (
     one_hot,
     range,
     unique,
+)
+from optkit.ops.softmax import (
+    reduce_logsumexp,
 )
 from optkit.ops.sparse import (
     unsorted_segment_sum,

@@ -16,16 +16,15 @@ from optkit.ops.nn import (
     l2_loss,
     l2_normalize,
     leaky_relu,
-    log_softmax,
     moments,
     relu,
     relu6,
     selu,
-    softmax,
     softsign,
     xw_plus_b,
     zero_fraction,
 )
+from optkit.ops.softmax import log_softmax, softmax
 
 __all__ = [
     "bias_add",

@@ -11,8 +11,8 @@ from optkit.ops.arguments import one_of
 from optkit.ops.array import expand_dims, stop_gradient
 from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, op
 from optkit.ops.elementary import sigmoid, softplus
-from optkit.ops.nn import class_axis, log_softmax, shifted_exponentials, softmax
 from optkit.ops.reductions import reduce_sum
+from optkit.ops.softmax import class_axis, log_softmax, shifted_exponentials, softmax
 from optkit.ops.state import check_indices
 from optkit.shapes import Shape, TensorShape
 

@@ -10,12 +10,12 @@ from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
 from optkit.ops.array import shape, squeeze, stop_gradient
 from optkit.ops.core import Array, ArrayModule, as_tensor, op
-from optkit.ops.elementary import exp, rsqrt, square
+from optkit.ops.elementary import rsqrt, square
 from optkit.ops.linalg import matmul
 from optkit.ops.logic import REALS, equal, greater_equal, less
 from optkit.ops.math import cast, maximum, select, squared_difference
 from optkit.ops.random import random_uniform
-from optkit.ops.reductions import reduce_mean, reduce_sum, static_axis
+from optkit.ops.reductions import reduce_mean, reduce_sum
 from optkit.shapes import Shape
 
 __all__ = [
@@ -25,12 +25,10 @@ __all__ = [
     "l2_loss",
     "l2_normalize",
     "leaky_relu",
-    "log_softmax",
     "moments",
     "relu",
     "relu6",
     "selu",
-    "softmax",
     "softsign",
     "xw_plus_b",
     "zero_fraction",
@@ -153,70 +151,6 @@ def softsign(xp: ArrayModule, features: Array) -> Array:
 @softsign.gradient
 def _(node: Operation, dy: Tensor) -> Any:
     return dy / square(1 + abs(node.inputs[0]))
-
-
-# -- softmax --------------------------------------------------------------------------------------
-
-
-def shifted_exponentials(xp: ArrayModule, x: Array, axis: int) -> tuple[Array, Array, Array]:
-    """x - max(x), its exponential, and the sum of that, over one axis; in float32 for float16."""
-    if x.dtype == xp.float16:
-        x = x.astype(xp.float32)
-    shifted = x - xp.max(x, axis=axis, keepdims=True)
-    e = xp.exp(shifted)
-    return shifted, e, xp.sum(e, axis=axis, keepdims=True)
-
-
-@op("Softmax", types=FLOATS)
-def _softmax(xp: ArrayModule, logits: Array, *, axis: int) -> Array:
-    if logits.size == 0:
-        return logits
-    _, e, total = shifted_exponentials(xp, logits, axis)
-    return (e / total).astype(logits.dtype, copy=False)
-
-
-@_softmax.gradient
-def _(node: Operation, dy: Tensor) -> Any:
-    y, axis = node.outputs[0], node.attrs["axis"]
-    return (dy - reduce_sum(dy * y, axis, keepdims=True)) * y
-
-
-@op("LogSoftmax", types=FLOATS)
-def _log_softmax(xp: ArrayModule, logits: Array, *, axis: int) -> Array:
-    if logits.size == 0:
-        return logits
-    shifted, _, total = shifted_exponentials(xp, logits, axis)
-    return (shifted - xp.log(total)).astype(logits.dtype, copy=False)
-
-
-@_log_softmax.gradient
-def _(node: Operation, dy: Tensor) -> Any:
-    total = reduce_sum(dy, node.attrs["axis"], keepdims=True)
-    return dy - total * exp(node.outputs[0])
-
-
-def class_axis(logits: Tensor, axis: Any) -> int:
-    """The axis of the classes, the last by default.
-
-    Raises:
-        ValueError: the logits are a scalar or have no such axis.
-    """
-    if logits.sizes == ():
-        raise ValueError(f"logits: expected at least one axis, got {logits!r}")
-    rank = None if logits.sizes is None else len(logits.sizes)
-    return static_axis(-1 if axis is None else axis, rank)
-
-
-def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
-    """exp(x)/Σ exp(x) over one axis, the last if None; `dim` is its older name."""
-    x = as_tensor(logits, None, "logits")
-    return _softmax(x, axis=class_axis(x, one_of("axis", axis, "dim", dim)), name=name)
-
-
-def log_softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
-    """x - log Σ exp(x) over one axis, the last if None; `dim` is its older name."""
-    x = as_tensor(logits, None, "logits")
-    return _log_softmax(x, axis=class_axis(x, one_of("axis", axis, "dim", dim)), name=name)
 
 
 # -- biases ---------------------------------------------------------------------------------------

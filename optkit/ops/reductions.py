@@ -16,7 +16,7 @@ from optkit.errors import InvalidArgumentError
 from optkit.graph import OPERATORS, Operation, Tensor
 from optkit.ops.arguments import axis_in, one_of, static_int, static_ints
 from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, op
-from optkit.ops.elementary import exp, sqrt
+from optkit.ops.elementary import sqrt
 from optkit.ops.logic import REALS, equal, not_equal
 from optkit.ops.math import cast, squared_difference
 from optkit.shapes import Shape
@@ -28,7 +28,6 @@ __all__ = [
     "cumsum",
     "reduce_all",
     "reduce_any",
-    "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
     "reduce_min",
@@ -57,7 +56,7 @@ def _axes(axis: Any, rank: int | None) -> tuple[int, ...] | None:
     return tuple(sorted(numbers))
 
 
-def _reduced_sizes(sizes: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+def reduced_sizes(sizes: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Any, ...]:
     axis = attrs["axis"]
     gone = range(len(sizes)) if axis is None else [each % len(sizes) for each in axis]
     if attrs["keepdims"]:
@@ -65,14 +64,14 @@ def _reduced_sizes(sizes: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Any,
     return tuple(size for i, size in enumerate(sizes) if i not in gone)
 
 
-def _reduced(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
+def reduced_shape(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
     sizes = inputs[0].sizes
     if sizes is None:
         return () if attrs["axis"] is None and not attrs["keepdims"] else None
-    return _reduced_sizes(sizes, attrs)
+    return reduced_sizes(sizes, attrs)
 
 
-def _build(
+def built(
     reduction: Any,
     input_tensor: Any,
     axis: Any,
@@ -91,7 +90,7 @@ def _build(
 # -- sum and mean ---------------------------------------------------------------------------------
 
 
-def _total(xp: ArrayModule, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
+def total_of(xp: ArrayModule, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     """The sum, added up in float32 for float16, which would round and overflow."""
     wide = xp.float32 if x.dtype == xp.float16 else x.dtype
     return xp.sum(x, axis=axis, dtype=wide, keepdims=keepdims)
@@ -106,7 +105,7 @@ def _spread(
         wide = xp.float32 if y.dtype == xp.float16 else y.dtype  # the count may exceed float16
         y = (y.astype(wide) / max(1, x.size // max(1, y.size))).astype(y.dtype)
     if not keepdims:
-        y = y.reshape(_reduced_sizes(x.shape, {"axis": axis, "keepdims": True}))
+        y = y.reshape(reduced_sizes(x.shape, {"axis": axis, "keepdims": True}))
     return xp.broadcast_to(y, x.shape)
 
 
@@ -116,20 +115,20 @@ def _(node: Operation, dx: Tensor) -> tuple[Tensor, None]:
     return (_mean if attrs.pop("mean") else _sum)(dx, **attrs), None
 
 
-def _spread_of(node: Operation, y: Tensor, *, mean: bool = False) -> Tensor:
+def spread_of(node: Operation, y: Tensor, *, mean: bool = False) -> Tensor:
     """y, of the shape of the reduction `node`, repeated to the shape of its input."""
     axis, keepdims = node.attrs["axis"], node.attrs["keepdims"]
     return _spread(y, node.inputs[0], axis=axis, keepdims=keepdims, mean=mean)
 
 
-@op("Sum", types=REALS, shape=_reduced)
+@op("Sum", types=REALS, shape=reduced_shape)
 def _sum(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    return _total(xp, x, axis, keepdims).astype(x.dtype, copy=False)
+    return total_of(xp, x, axis, keepdims).astype(x.dtype, copy=False)
 
 
 @_sum.gradient
 def _(node: Operation, dy: Tensor) -> Any:
-    return _spread_of(node, dy)
+    return spread_of(node, dy)
 
 
 def reduce_sum(
@@ -141,24 +140,24 @@ def reduce_sum(
     keep_dims: Any = None,
 ) -> Tensor:
     """Σ x over the axes; 0 if there is nothing to add."""
-    return _build(_sum, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_sum, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-@op("Mean", types=REALS, shape=_reduced)
+@op("Mean", types=REALS, shape=reduced_shape)
 def _mean(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     if x.dtype.kind in "iu":
         total = xp.sum(x, axis=axis, dtype=xp.int64, keepdims=keepdims)
         count = max(1, x.size // max(1, total.size))
         # Integers are divided as in C: towards 0.
         return (xp.sign(total) * (xp.abs(total) // count)).astype(x.dtype)
-    total = _total(xp, x, axis, keepdims)
+    total = total_of(xp, x, axis, keepdims)
     # 0/0 = NaN for the mean of nothing.
     return (total / (x.size / max(1, total.size))).astype(x.dtype, copy=False)
 
 
 @_mean.gradient
 def _(node: Operation, dy: Tensor) -> Any:
-    return _spread_of(node, dy, mean=True)
+    return spread_of(node, dy, mean=True)
 
 
 def reduce_mean(
@@ -170,7 +169,7 @@ def reduce_mean(
     keep_dims: Any = None,
 ) -> Tensor:
     """(1/n)·Σ x over the axes, rounded towards 0 for integers; NaN if there is nothing to add."""
-    return _build(_mean, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_mean, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
 def reduce_variance(
@@ -197,7 +196,7 @@ def reduce_std(
 # -- product --------------------------------------------------------------------------------------
 
 
-@op("Prod", types=REALS, shape=_reduced)
+@op("Prod", types=REALS, shape=reduced_shape)
 def _prod(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     wide = xp.float32 if x.dtype == xp.float16 else x.dtype
     return xp.prod(x, axis=axis, dtype=wide, keepdims=keepdims).astype(x.dtype, copy=False)
@@ -205,7 +204,7 @@ def _prod(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: 
 
 @_prod.gradient
 def _(node: Operation, dy: Tensor) -> Any:
-    return _spread_of(node, dy) * _product_of_others(node.inputs[0], axis=node.attrs["axis"])
+    return spread_of(node, dy) * _product_of_others(node.inputs[0], axis=node.attrs["axis"])
 
 
 @op("ProductOfOthers", types=FLOATS)
@@ -241,23 +240,23 @@ def reduce_prod(
     keep_dims: Any = None,
 ) -> Tensor:
     """The product of x over the axes; 1 if there is nothing to multiply."""
-    return _build(_prod, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_prod, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
 # -- extremes -------------------------------------------------------------------------------------
 
 
-def _extreme(
+def extreme(
     xp: ArrayModule, x: Array, axis: tuple[int, ...] | None, keepdims: bool, name: str, empty: Any
 ) -> Array:
     """max or min; `empty`, the neutral element, where there is nothing to choose from."""
-    shape = _reduced_sizes(x.shape, {"axis": axis, "keepdims": keepdims})
+    shape = reduced_sizes(x.shape, {"axis": axis, "keepdims": keepdims})
     if x.size == 0:
         return xp.full(shape, empty, x.dtype)
     return getattr(xp, name)(x, axis=axis, keepdims=keepdims)
 
 
-def _lowest(dtype: Any) -> Any:
+def lowest(dtype: Any) -> Any:
     return -math.inf if dtype.kind == "f" else as_dtype(dtype).min
 
 
@@ -265,14 +264,14 @@ def _highest(dtype: Any) -> Any:
     return math.inf if dtype.kind == "f" else as_dtype(dtype).max
 
 
-@op("Max", types=REALS, shape=_reduced)
+@op("Max", types=REALS, shape=reduced_shape)
 def _max(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    return _extreme(xp, x, axis, keepdims, "max", _lowest(x.dtype))
+    return extreme(xp, x, axis, keepdims, "max", lowest(x.dtype))
 
 
-@op("Min", types=REALS, shape=_reduced)
+@op("Min", types=REALS, shape=reduced_shape)
 def _min(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    return _extreme(xp, x, axis, keepdims, "min", _highest(x.dtype))
+    return extreme(xp, x, axis, keepdims, "min", _highest(x.dtype))
 
 
 @_max.gradient
@@ -280,9 +279,9 @@ def _min(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: b
 def _extreme_gradient(node: Operation, dy: Tensor) -> Any:
     """Equal parts for all elements that are the extreme."""
     (x,) = node.inputs
-    chosen = cast(equal(x, _spread_of(node, node.outputs[0])), x.dtype)
+    chosen = cast(equal(x, spread_of(node, node.outputs[0])), x.dtype)
     count = _sum(chosen, axis=node.attrs["axis"], keepdims=node.attrs["keepdims"])
-    return chosen * _spread_of(node, dy / count)
+    return chosen * spread_of(node, dy / count)
 
 
 def reduce_max(
@@ -297,7 +296,7 @@ def reduce_max(
 
     Elements that share the largest value share the gradient equally.
     """
-    return _build(_max, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_max, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
 def reduce_min(
@@ -312,46 +311,18 @@ def reduce_min(
 
     Elements that share the smallest value share the gradient equally.
     """
-    return _build(_min, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-@op("LogSumExp", types=FLOATS, shape=_reduced)
-def _logsumexp(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    top = _extreme(xp, x, axis, True, "max", _lowest(x.dtype))
-    # An infinite largest value would turn ∞ - ∞ into NaN.
-    top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
-    total = _total(xp, xp.exp(x - top), axis, True)
-    result = (xp.log(total) + top).astype(x.dtype, copy=False)
-    return result.reshape(_reduced_sizes(x.shape, {"axis": axis, "keepdims": keepdims}))
-
-
-@_logsumexp.gradient
-def _(node: Operation, dy: Tensor) -> Any:
-    return _spread_of(node, dy) * exp(node.inputs[0] - _spread_of(node, node.outputs[0]))
-
-
-def reduce_logsumexp(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: Any = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: Any = None,
-) -> Tensor:
-    """log Σ exp(x) over the axes, without overflow; -∞ if there is nothing to add."""
-    name = name or "ReduceLogSumExp"
-    return _build(_logsumexp, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_min, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
 # -- truth and counts -----------------------------------------------------------------------------
 
 
-@op("Any", types={bool_}, shape=_reduced, differentiable=False)
+@op("Any", types={bool_}, shape=reduced_shape, differentiable=False)
 def _any(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     return xp.any(x, axis=axis, keepdims=keepdims)
 
 
-@op("All", types={bool_}, shape=_reduced, differentiable=False)
+@op("All", types={bool_}, shape=reduced_shape, differentiable=False)
 def _all(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     return xp.all(x, axis=axis, keepdims=keepdims)
 
@@ -365,7 +336,7 @@ def reduce_any(
     keep_dims: Any = None,
 ) -> Tensor:
     """Whether one holds over the axes; False of nothing."""
-    return _build(_any, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_any, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
 def reduce_all(
@@ -377,7 +348,7 @@ def reduce_all(
     keep_dims: Any = None,
 ) -> Tensor:
     """Whether all hold over the axes; True of nothing."""
-    return _build(_all, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+    return built(_all, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
 def count_nonzero(
@@ -510,7 +481,7 @@ def cumsum(
 
 def _numpy_function(reduction: Any, convert: Any = None) -> Any:
     def function(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return _build(reduction, a if convert is None else convert(a), axis, keepdims, None)
+        return built(reduction, a if convert is None else convert(a), axis, keepdims, None)
 
     return function
 

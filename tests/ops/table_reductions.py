@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from optkit.ops import cross_entropy, linalg, nn, reductions
+from optkit.ops import softmax as softmaxes
 from optkit.ops.core import REGISTRY
 from tests.ops.rows import INTS, Case, Table, distinct, given, inputs, normal, uniform, whole
 from tests.ops.table_math import truth, unary
@@ -221,8 +222,8 @@ TABLE: Table = {
         *empty_reduction(reductions.reduce_min, np.inf),
     ],
     "LogSumExp": [
-        *reduction(reductions.reduce_logsumexp, logsumexp, above_one),
-        *empty_reduction(reductions.reduce_logsumexp, -np.inf),
+        *reduction(softmaxes.reduce_logsumexp, logsumexp, above_one),
+        *empty_reduction(softmaxes.reduce_logsumexp, -np.inf),
     ],
     "Any": reduction(reductions.reduce_any, np.any, truth, dtypes=("bool",), wrt=()),
     "All": reduction(reductions.reduce_all, np.all, truth, dtypes=("bool",), wrt=()),
@@ -380,17 +381,17 @@ TABLE: Table = {
         *unary(nn.softsign, lambda x: x / (1 - x), -2.0, -0.1, "negative "),
     ],
     "Softmax": [
-        Case("rows", inputs(normal(2, 3)), nn.softmax, softmax),
-        Case("columns", inputs(normal(2, 3)), nn.softmax, softmax, kwargs={"axis": 0}),
-        Case("vector", inputs(normal(3)), nn.softmax, softmax),
-        Case("empty", inputs(normal(0, 3)), nn.softmax, softmax),
-        Case("no classes", inputs(normal(2, 0)), nn.softmax, softmax),
+        Case("rows", inputs(normal(2, 3)), softmaxes.softmax, softmax),
+        Case("columns", inputs(normal(2, 3)), softmaxes.softmax, softmax, kwargs={"axis": 0}),
+        Case("vector", inputs(normal(3)), softmaxes.softmax, softmax),
+        Case("empty", inputs(normal(0, 3)), softmaxes.softmax, softmax),
+        Case("no classes", inputs(normal(2, 0)), softmaxes.softmax, softmax),
     ],
     "LogSoftmax": [
         Case(
             name,
             inputs(normal(*shape)),
-            nn.log_softmax,
+            softmaxes.log_softmax,
             lambda x, axis=-1: np.log(softmax(x, axis)),
             kwargs=kwargs,
         )

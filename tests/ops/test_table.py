@@ -1,4 +1,4 @@
-"""Every op of the table: values, dtypes, shapes, gradients of both orders; and that none is missing.
+"""Every op of the table: values, dtypes, shapes, gradients of both orders; that none is missing.
 
 Sessions use the current backend, so OPTKIT_BACKEND=cupy runs all of this on a device.
 """
