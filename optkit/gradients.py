@@ -13,7 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from optkit.errors import InternalError
-from optkit.graph import Branch, Graph, IndexedSlices, Operation, Tensor, is_symbolic
+from optkit.graph import (
+    Branch,
+    Graph,
+    IndexedSlices,
+    Operation,
+    Tensor,
+    get_default_graph,
+    is_symbolic,
+)
 from optkit.ops.array import concat, ones_like, zeros_like
 from optkit.ops.broadcasting import sum_to_like
 from optkit.ops.control import merge
@@ -21,7 +29,13 @@ from optkit.ops.core import as_tensor
 from optkit.ops.math import add, add_n
 from optkit.ops.sparse import densify
 
-__all__ = ["AggregationMethod", "UnconnectedGradients", "blocking_operations", "gradients"]
+__all__ = [
+    "AggregationMethod",
+    "UnconnectedGradients",
+    "backward",
+    "blocking_operations",
+    "gradients",
+]
 
 
 class AggregationMethod:
@@ -41,6 +55,8 @@ class UnconnectedGradients:
 
 
 _Gradient = Tensor | IndexedSlices
+_Producer = Callable[[Tensor], Operation]
+"""From a tensor to the operation that made it: its own in a graph, what a tape recorded."""
 
 
 def gradients(
@@ -81,23 +97,55 @@ def gradients(
             f"aggregation_method: expected an AggregationMethod (0, 1, 2) or None, got "
             f"{aggregation_method!r}"
         )
+    if get_default_graph().eager:
+        raise RuntimeError("gradients: eager mode keeps no graph to go back; use GradientTape")
+    targets = [_differentiated(y) for y in _listed(ys)]
+    if not targets:
+        return [None] * len(_listed(xs))
+    graph = targets[0].graph
+    with graph.as_default(), graph.all_or_nothing(), graph.name_scope(name):
+        return backward(
+            targets,
+            _listed(xs),
+            grad_ys,
+            unconnected_gradients,
+            stopped={_source(x) for x in _listed(stop_gradients)},
+            aggregation=aggregation_method or AggregationMethod.DEFAULT,
+            colocate=colocate_gradients_with_ops,
+        )
+
+
+def backward(
+    ys: Sequence[Tensor],
+    xs: Sequence[Any],
+    grad_ys: Any = None,
+    unconnected_gradients: str = UnconnectedGradients.NONE,
+    *,
+    stopped: set[Tensor] | None = None,
+    aggregation: int = AggregationMethod.DEFAULT,
+    colocate: bool = False,
+    producer: _Producer | None = None,
+) -> list[Any]:
+    """The walk behind `gradients` and `GradientTape.gradient`; see `gradients` for the rest.
+
+    Args:
+        ys, xs, grad_ys, unconnected_gradients: as of `gradients`.
+        stopped: tensors that are held constant.
+        aggregation: an `AggregationMethod`.
+        colocate: whether to record where gradients belong.
+        producer: from a tensor to the operation that made it, where a tape remembers it.
+    """
     if unconnected_gradients not in ("none", "zero"):
         raise ValueError(
             f"unconnected_gradients: expected 'none' or 'zero', got {unconnected_gradients!r}"
         )
-    targets = [_differentiated(y) for y in _listed(ys)]
-    sources = [_source(x) for x in _listed(xs)]
-    if not targets:
-        return [None] * len(sources)
+    targets = [_differentiated(y) for y in ys]
+    sources = [_source(x) for x in xs]
     graph = targets[0].graph
-    with graph.as_default(), graph.all_or_nothing(), graph.name_scope(name):
-        walk = _Walk(graph, aggregation_method or 0, colocate_gradients_with_ops)
-        stopped = {_source(x) for x in _listed(stop_gradients)}
-        found = walk.run(targets, _seeds(targets, grad_ys), sources, stopped)
-        if unconnected_gradients == UnconnectedGradients.ZERO:
-            found = [
-                zeros_like(x) if dx is None else dx for x, dx in zip(sources, found, strict=True)
-            ]
+    walk = _Walk(graph, aggregation, colocate, producer or _in_graph)
+    found = walk.run(targets, _seeds(targets, grad_ys), sources, stopped or set())
+    if unconnected_gradients == UnconnectedGradients.ZERO:
+        found = [zeros_like(x) if dx is None else dx for x, dx in zip(xs, found, strict=True)]
     return found
 
 
@@ -144,10 +192,6 @@ def _seeds(targets: Sequence[Tensor], grad_ys: Any) -> list[_Gradient]:
             )
         seeds.append(tensor)
     return seeds
-
-
-_Producer = Callable[[Tensor], Operation]
-"""From a tensor to the operation that made it: its own in a graph, what a tape recorded."""
 
 
 def _in_graph(tensor: Tensor) -> Operation:
@@ -199,14 +243,13 @@ def blocking_operations(ys: Any, xs: Any) -> list[Operation]:
 class _Walk:
     """One walk from ys to xs, and the gradients found so far by tensor."""
 
-    def __init__(
-        self, graph: Graph, aggregation: int, colocate: bool, producer: _Producer = _in_graph
-    ) -> None:
+    def __init__(self, graph: Graph, aggregation: int, colocate: bool, producer: _Producer) -> None:
         self.graph = graph
         self.producer = producer
         self.aggregation = aggregation
         self.colocate = colocate
-        self.scope = graph.get_name_scope()
+        scope = graph.get_name_scope()
+        self.prefix = f"{scope}/" if scope else ""
         self.parts: dict[Tensor, list[_Gradient]] = {}
 
     def run(
@@ -249,7 +292,7 @@ class _Walk:
         colocation = self.graph.colocate_with(op) if self.colocate else contextlib.nullcontext()
         with (
             self.graph.name_scope(None),
-            self.graph.name_scope(f"{self.scope}/{op.name}_grad"),
+            self.graph.name_scope(f"{self.prefix}{op.name}_grad"),
             self.graph.in_branch(op.branch),
             colocation,
         ):

@@ -132,8 +132,10 @@ class Variable(TensorOperators):
                     graph, scope, initial_value, None if dtype is None else as_dtype(dtype)
                 )
                 sizes = _variable_shape(scope, initial, validate_shape, expected_shape, shape)
-                self._op = state.variable_operation(scope, initial.dtype, sizes)
-                graph.stores.setdefault(_STORE, {})[self._op] = self
+                self._op = state.variable_operation(
+                    scope, initial.dtype, sizes, trainable=self._trainable
+                )
+                graph.table(_STORE)[self._op] = self
                 self._initial_value = _after_initialization(graph, initial)
                 assigned = state.assign(self._op, self._initial_value, f"{scope}Assign/")
                 self._initializer = assigned.op
@@ -349,7 +351,7 @@ def _after_initialization(graph: Graph, initial: Tensor) -> Tensor:
     One run of `global_variables_initializer` then works whatever depends on whatever. Reads under
     control dependencies are left as they are: their order is the user's.
     """
-    variables: Mapping[Operation, Variable] = graph.stores[_STORE]
+    variables: Mapping[Operation, Variable] = graph.table(_STORE)
     ancestors: set[Operation] = set()
     waiting = [initial.op]
     while waiting:
@@ -387,7 +389,7 @@ def variable_of(value: Any) -> Variable | None:
     op = value.op if isinstance(value, Tensor) else value
     if not isinstance(op, Operation):
         return None
-    found: Variable | None = op.graph.stores.get(_STORE, {}).get(op)
+    found: Variable | None = op.graph.table(_STORE).get(op)
     return found
 
 

@@ -5,7 +5,7 @@ before it; `optkit.runtime` runs it. A graph only grows, each operation after it
 order of creation is an order in which everything can run.
 """
 
-from optkit.graph.graph import Graph, get_default_graph, reset_default_graph
+from optkit.graph.graph import Graph, default_mode, get_default_graph, reset_default_graph
 from optkit.graph.keys import GraphKeys
 from optkit.graph.node import (
     OPERATORS,
@@ -52,6 +52,7 @@ __all__ = [
     "add_to_collections",
     "colocate_with",
     "control_dependencies",
+    "default_mode",
     "default_session",
     "device",
     "get_collection",

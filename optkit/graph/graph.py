@@ -6,13 +6,13 @@ import contextlib
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 from optkit.graph.node import Branch, IndexedSlices, Kind, Operation, Tensor, is_symbolic
 from optkit.graph.stacks import GRAPHS
 
-__all__ = ["Graph", "get_default_graph", "reset_default_graph"]
+__all__ = ["Graph", "default_mode", "get_default_graph", "reset_default_graph"]
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*")
 _SCOPE = re.compile(r"[A-Za-z0-9_.\-/]*")
@@ -20,6 +20,9 @@ _SCOPE = re.compile(r"[A-Za-z0-9_.\-/]*")
 
 class Graph:
     """Operations in the order they were built, with their names, scopes and collections."""
+
+    eager = False
+    """Whether operations are carried out when they are built (see `optkit.runtime.eager`)."""
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
@@ -358,6 +361,11 @@ class Graph:
             self.missing_gradients = missing
             raise
 
+    def table(self, name: str) -> MutableMapping[Operation, Any]:
+        """A table by operation that an upper floor keeps for this graph, in `stores`."""
+        found: MutableMapping[Operation, Any] = self.stores.setdefault(name, {})
+        return found
+
     # -- collections ------------------------------------------------------------------------
 
     def add_to_collection(self, name: str, value: Any) -> None:
@@ -435,19 +443,26 @@ def _encloses(outer: Branch | None, inner: Branch | None) -> bool:
 
 
 _global_graph: Graph | None = None
+_mode_graph: Graph | None = None
 _global_lock = threading.Lock()
 
 
 def get_default_graph() -> Graph:
     """The graph that functions build into: the innermost `as_default`, else the process's own."""
     global _global_graph
-    graph = GRAPHS.top()
+    graph = GRAPHS.top() or _mode_graph
     if graph is None:
         with _global_lock:
             if _global_graph is None:
                 _global_graph = Graph()
             graph = _global_graph
     return graph  # type: ignore[no-any-return]
+
+
+def default_mode(graph: Graph | None) -> None:
+    """Make `graph` what functions build into outside any `as_default`; None is the plain graph."""
+    global _mode_graph
+    _mode_graph = graph
 
 
 def reset_default_graph() -> None:

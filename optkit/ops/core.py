@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from optkit.backend.arrays import to_numpy
 from optkit.dtypes import INTEGERS, NUMBERS, DType, as_dtype, bool_, result_dtype, string
 from optkit.graph import (
     OPERATORS,
@@ -505,6 +506,9 @@ def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
     if not is_symbolic(tensor):
         return as_array(tensor)
     tensor = tensor._as_graph_tensor()
+    held = getattr(tensor, "value", None)
+    if held is not None:  # eager mode
+        return to_numpy(held)
     operation = tensor.op
     kind = operation.kind
     if kind.name == "PlaceholderWithDefault":

@@ -56,11 +56,14 @@ _IS_INITIALIZED = Kind(
 )
 
 
-def variable_operation(name: str, dtype: DType, shape: Shape) -> Operation:
+def variable_operation(
+    name: str, dtype: DType, shape: Shape, *, trainable: bool = False
+) -> Operation:
     """A new variable's operation; its storage is empty until something is assigned."""
     graph = get_default_graph()
+    attrs = {"dtype": dtype, "shape": shape, "trainable": trainable}
     with graph.outside_control_flow():
-        return graph.create_operation(VARIABLE, (), {"dtype": dtype, "shape": shape}, name=name)
+        return graph.create_operation(VARIABLE, (), attrs, name=name)
 
 
 def read(variable: Operation) -> Tensor:
@@ -72,21 +75,28 @@ def read(variable: Operation) -> Tensor:
     graph = variable.graph
     controls = graph.current_controls()
     handle = variable.outputs[0]
+    if graph.eager:
+        return _read(variable)
     if not controls and graph.branch is None:
         return handle
     key = (variable, controls, graph.branch)
     found = graph.reads.get(key)
     if found is None:
         with graph.name_scope(None):
-            found = graph.create_operation(
-                _READ,
-                (),
-                {"dtype": handle.dtype, "shape": handle.sizes},
-                name=f"{variable.name}/read",
-                variables=(variable,),
-            )
+            found = _read(variable).op
         graph.reads[key] = found
     return found.outputs[0]
+
+
+def _read(variable: Operation) -> Tensor:
+    handle = variable.outputs[0]
+    return variable.graph.create_operation(
+        _READ,
+        (),
+        {"dtype": handle.dtype, "shape": handle.sizes},
+        name=f"{variable.name}/read",
+        variables=(variable,),
+    ).outputs[0]
 
 
 def is_initialized(variable: Operation, name: str | None = None) -> Tensor:

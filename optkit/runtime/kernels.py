@@ -29,7 +29,9 @@ def as_op_error(error: Exception, op: Operation) -> Exception:
     return error
 
 
-def stored(xp: Any, op: Operation, variable: Operation, array: Any, borrowed: Container[int]) -> Any:
+def stored(
+    xp: Any, op: Operation, variable: Operation, array: Any, borrowed: Container[int]
+) -> Any:
     """`array` as a variable's storage: of its dtype and shape, shared with nobody, read-only.
 
     Args:

@@ -12,8 +12,6 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from optkit.dtypes import FLOATS, DType, float32, float64
 from optkit.global_step import assert_global_step
 from optkit.gradients import AggregationMethod, blocking_operations, gradients
@@ -32,6 +30,7 @@ from optkit.ops.core import Array, ArrayModule, as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.sparse import deduplicate
 from optkit.ops.update import update as update_operation
+from optkit.train.checks import is_number
 from optkit.train.slots import create_slot
 from optkit.variables import Variable, trainable_variables
 
@@ -93,7 +92,7 @@ class Optimizer:
         self._name = name
         self._initial = dict(initial or {})
         self._hyper = hyper
-        self._slots: dict[str, dict[tuple[Graph, str], Variable]] = {}
+        self._slots: dict[str, dict[Operation, Variable]] = {}
         self._non_slots: dict[tuple[str, Graph], Variable] = {}
         self._prepared: dict[str, Tensor] = {}
 
@@ -351,7 +350,7 @@ class Optimizer:
     def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Variable:
         return self._get_or_make_slot(var, Constant(0.0), slot_name, op_name)
 
-    def _slot_dict(self, slot_name: str) -> dict[tuple[Graph, str], Variable]:
+    def _slot_dict(self, slot_name: str) -> dict[Operation, Variable]:
         return self._slots.setdefault(slot_name, {})
 
     def _create_non_slot_variable(
@@ -375,13 +374,17 @@ class Optimizer:
             raise ValueError(f"{argument}: expected one of {names}, got {tensor!r}")
         return tensor
 
-    def _checked_pairs(self, grads_and_vars: Iterable[_GradAndVar]) -> list[tuple[Any, Variable]]:
-        try:
-            given = [(g, v) for g, v in grads_and_vars]
-        except (TypeError, ValueError):
+    def _checked_pairs(self, grads_and_vars: Any) -> list[tuple[Any, Variable]]:
+        if not isinstance(grads_and_vars, Iterable):
             raise TypeError(
                 f"grads_and_vars: expected (gradient, variable) pairs, got {grads_and_vars!r}"
-            ) from None
+            )
+        given = list(grads_and_vars)
+        for pair in given:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise TypeError(
+                    f"grads_and_vars: expected (gradient, variable) pairs, got {pair!r} among them"
+                )
         if not given:
             raise ValueError("grads_and_vars: expected (gradient, variable) pairs, got none")
         pairs = [(_as_gradient(g, v), v) for g, v in given]
@@ -408,10 +411,16 @@ class Optimizer:
 
     def _hyper_tensor(self, name: str, value: Any) -> Tensor:
         value = self._call_if_callable(value)
-        # Python floats keep all their digits; the update rounds them to the variable's dtype.
-        tensor = as_tensor(value) if is_symbolic(value) else constant(value, float64, name=name)
+        if not is_symbolic(value):
+            if not is_number(value):
+                raise TypeError(f"{self._name}: {name}: expected a number, got {value!r}")
+            # Python floats keep all their digits; the update rounds them to the variable's dtype.
+            return constant(value, float64, name=name)
+        tensor = as_tensor(value)
+        if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+            raise TypeError(f"{self._name}: {name}: expected a real dtype, got {tensor!r}")
         if tensor.sizes not in ((), None):
-            raise ValueError(f"{type(self).__name__}: {name}: expected a scalar, got {tensor!r}")
+            raise ValueError(f"{self._name}: {name}: expected a scalar, got {tensor!r}")
         return tensor
 
     def _update_one(self, grad: Any, var: Variable) -> Any:
@@ -443,11 +452,14 @@ class Optimizer:
         return getattr(type(self), hook) is not getattr(Optimizer, hook)
 
     def _by_equation(self, grad: Tensor | IndexedSlices, var: Variable) -> Operation:
-        made = [self.get_slot(var, slot) for slot in self.slots]
+        made = {slot: self.get_slot(var, slot) for slot in self.slots}
+        missing = [slot for slot, variable in made.items() if variable is None]
+        if missing:
+            raise ValueError(f"{self._name}: _create_slots made no slot {missing} for {var!r}")
         return update_operation(
             self.update,
             var.op,
-            [slot.op for slot in made if slot is not None],
+            [variable.op for variable in made.values() if variable is not None],
             grad,
             self._prepared,
             decays_all_rows=self.decays_all_rows,
@@ -463,8 +475,9 @@ def power_dtype(variables: Sequence[Variable]) -> DType:
     return float64 if any(v.dtype is float64 for v in variables) else float32
 
 
-def _key(var: Any) -> tuple[Graph, str]:
-    return var.op.graph, var.op.name
+def _key(var: Any) -> Operation:
+    """What a variable's slots are filed under: names may repeat in eager mode."""
+    return var.op  # type: ignore[no-any-return]
 
 
 def _variables_of(var_list: Any) -> list[Any]:
@@ -506,6 +519,8 @@ def _as_gradient(grad: Any, var: Any) -> Any:
     where = f"grads_and_vars: the gradient of variable {var.op.name!r}"
     if isinstance(grad, IndexedSlices):
         values = _as_dtype(grad.values, var, where)
+        if var.sizes == ():
+            raise ValueError(f"{where}: expected a tensor, got rows of a variable of shape ()")
         expected, got = var.shape[1:], values.shape[1:]
         if values.shape.ndims is not None and not expected.is_compatible_with(got):
             raise ValueError(f"{where}: expected rows of shape {expected}, got {got}")
@@ -519,7 +534,8 @@ def _as_gradient(grad: Any, var: Any) -> Any:
 def _as_dtype(value: Any, var: Variable, where: str) -> Tensor:
     """`value` as a tensor of the variable's dtype; casts within the floating types only."""
     try:
-        tensor = as_tensor(value if is_symbolic(value) else _numbers(value))
+        # NumPy's values have a dtype of their own; Python's numbers take the variable's.
+        tensor = as_tensor(value, None if hasattr(value, "dtype") else var.dtype)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{where}: expected a tensor, IndexedSlices or None: {error}") from error
     if tensor.dtype is var.dtype:
@@ -527,15 +543,6 @@ def _as_dtype(value: Any, var: Variable, where: str) -> Tensor:
     if not tensor.dtype.is_floating:
         raise TypeError(f"{where}: expected {var.dtype.name}, got {tensor!r}")
     return as_tensor(cast(tensor, var.dtype))
-
-
-def _numbers(value: Any) -> Any:
-    """Python ints in a gradient mean floats."""
-    if isinstance(value, np.ndarray | np.generic | list | tuple | float):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return np.asarray(value)
 
 
 def _no_gradient_text(loss: Any, variables: Sequence[Any]) -> str:
