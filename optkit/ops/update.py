@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from optkit.dtypes import DType
 from optkit.errors import InvalidArgumentError
 from optkit.graph import IndexedSlices, Kind, Operation, Tensor
@@ -17,6 +19,9 @@ __all__ = ["UPDATE", "Equation", "update"]
 
 class Equation(Protocol):
     """An optimizer's rule in plain array arithmetic, elementwise and without side effects.
+
+    It is tried once with small arrays when an update is built, so that what is wrong with it shows
+    there.
 
     Takes the variable, its gradient, its slots and the hyper-parameters (0-d arrays of the
     variable's dtype; float32 for half-precision variables, which are updated in float32) and
@@ -76,12 +81,10 @@ def _kernel(
     w, *slots = [array.astype(wide, copy=False) for array in chosen]
     result = equation(xp, w, gradient.astype(wide, copy=False), *slots, **scalars)
     news = result if isinstance(result, tuple | list) else (result,)
-    if len(news) != count:
-        raise InvalidArgumentError(
-            f"the equation of variable {variable!r}: expected {count} arrays, the variable and its "
-            f"{count - 1} slots, got {len(news)}"
-        )
-    stored = tuple(xp.asarray(new).astype(dtype, copy=False) for new in news)
+    stored = tuple(
+        xp.asarray(new).astype(current.dtype, copy=False)
+        for current, new in zip(currents, news, strict=True)
+    )
     if indices is None:
         return stored
     merged = []
@@ -90,6 +93,42 @@ def _kernel(
         whole[indices] = new
         merged.append(whole)
     return tuple(merged)
+
+
+def _tried(equation: Equation, variable: Operation, count: int, hyper: Sequence[str]) -> None:
+    """Refuse an equation that changes its arguments or gives the wrong arrays."""
+    where = f"the equation of variable {variable.name!r}"
+    sizes = variable.outputs[0].sizes
+    shape = (2,) if sizes is None else tuple(2 if size is None else min(size, 2) for size in sizes)
+    arrays = [_frozen(shape) for _ in range(count + 1)]
+    scalars = {name: _frozen(()) for name in hyper}
+    try:
+        with np.errstate(all="ignore"):
+            result = equation(np, *arrays, **scalars)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise ValueError(
+            f"{where} changes one of its arguments in place; return new arrays instead"
+        ) from error
+    news = result if isinstance(result, tuple | list) else (result,)
+    if len(news) != count:
+        raise ValueError(
+            f"{where}: expected {count} arrays, the variable and its {count - 1} slots, got "
+            f"{len(news)}"
+        )
+    for new in map(np.asarray, news):
+        if new.shape != shape or not np.can_cast(new.dtype, np.float64, "same_kind"):
+            raise ValueError(
+                f"{where}: expected arrays of the variable's shape, got {new.dtype} of shape "
+                f"{new.shape} for {shape}"
+            )
+
+
+def _frozen(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    array = np.full(shape, 0.5)
+    array.flags.writeable = False
+    return array
 
 
 UPDATE = Kind("Update", _kernel, infer=_infer, access="write", differentiable=False)
@@ -116,7 +155,11 @@ def update(
         decays_all_rows: rows that an IndexedSlices leaves out are updated with a zero gradient;
             otherwise they, and their slots, stay as they are.
         name: the operation's name.
+
+    Raises:
+        ValueError: the equation writes in place, or gives other arrays than it should.
     """
+    _tried(equation, variable, 1 + len(slots), tuple(hyper))
     handle = variable.outputs[0]
     sparse = isinstance(gradient, IndexedSlices)
     parts: list[Tensor] = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from typing import Any
 
 import numpy as np
@@ -51,17 +52,18 @@ def require(
         )
     number = float(value)
     bounds = [
-        (above, "> ", lambda bound: number > bound),
-        (at_least, ">= ", lambda bound: number >= bound),
-        (below, "< ", lambda bound: number < bound),
-        (at_most, "<= ", lambda bound: number <= bound),
+        (sign, bound, holds(number, bound))
+        for sign, bound, holds in (
+            (">", above, operator.gt),
+            (">=", at_least, operator.ge),
+            ("<", below, operator.lt),
+            ("<=", at_most, operator.le),
+        )
+        if bound is not None
     ]
-    given = [
-        (f"{sign}{bound:g}", holds(bound)) for bound, sign, holds in bounds if bound is not None
-    ]
-    if math.isnan(number) or not all(holds for _, holds in given):
-        expected = " and ".join(text for text, _ in given) or "a number that is not NaN"
-        raise ValueError(f"{owner}: {argument}: expected {expected}, got {value!r}")
+    if math.isnan(number) or not all(holds for _, _, holds in bounds):
+        expected = " and ".join(f"{sign} {bound:g}" for sign, bound, _ in bounds)
+        raise ValueError(f"{owner}: {argument}: expected {expected or 'a number'}, got {value!r}")
 
 
 def require_rate(owner: str, value: Any, *, negative: bool = True) -> None:
