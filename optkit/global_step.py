@@ -50,7 +50,8 @@ def get_global_step(graph: Graph | None = None) -> Any:
             tensor = graph.get_tensor_by_name("global_step:0")
         except KeyError:
             return None
-        step = variable_of(tensor) or tensor
+        variable = variable_of(tensor)
+        step = tensor if variable is None else variable
     assert_global_step(step)
     return step
 

@@ -169,6 +169,8 @@ class VariableScope:
         aggregation: Any = None,
     ) -> Any:
         """The scope's variable `name`, made or found again; see the function `get_variable`."""
+        if not isinstance(name, str):
+            raise TypeError(f"name: expected a string, got {name!r}")
         if dtype is not None and initializer is not None and not callable(initializer):
             have = _dtype_of(initializer)
             if have is not as_dtype(dtype):
