@@ -588,7 +588,7 @@ def piecewise_constant(
     with graph.all_or_nothing(), graph.name_scope(name or label) as scope:
         step = _step(label, "x", x)
         limits = as_tensor([_boundary(label, b, step.dtype) for b in boundaries], step.dtype)
-        heights = as_tensor(_of_one_dtype(label, values))
+        heights = _of_one_dtype(label, values)
         known = constant_value(limits)
         if known is not None and not bool((known[1:] > known[:-1]).all()):
             raise ValueError(
@@ -620,8 +620,8 @@ def _boundary(label: str, value: Any, dtype: DType) -> Any:
     return number
 
 
-def _of_one_dtype(label: str, values: Sequence[Any]) -> list[Any]:
-    """The values in the dtype of the tensors among them, else in the widest of the numbers'."""
+def _of_one_dtype(label: str, values: Sequence[Any]) -> Tensor:
+    """The values, stacked, in the dtype of the tensors among them, else in the widest of the numbers'."""
     given, numbers = set(), set()
     for value in values:
         if is_symbolic(value):
@@ -634,7 +634,4 @@ def _of_one_dtype(label: str, values: Sequence[Any]) -> list[Any]:
         names = ", ".join(sorted(dtype.name for dtype in given))
         raise TypeError(f"{label}: values: expected one dtype, got {names}")
     common = max(given or numbers, key=lambda dtype: dtype.size)
-    return [
-        cast(value, common) if is_symbolic(value) else np.asarray(value, common.dtype)[()]
-        for value in values
-    ]
+    return as_tensor([cast(v, common) if is_symbolic(v) else v for v in values], common)
