@@ -8,7 +8,7 @@ from typing import Any
 from optkit.dtypes import FLOATS, float16, float32, float64
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
-from optkit.ops.array import shape, squeeze, stop_gradient
+from optkit.ops.array import shape, squeeze
 from optkit.ops.core import Array, ArrayModule, as_tensor, op
 from optkit.ops.elementary import rsqrt, square
 from optkit.ops.linalg import matmul
@@ -16,7 +16,7 @@ from optkit.ops.logic import REALS, equal, greater_equal, less
 from optkit.ops.math import cast, maximum, select, squared_difference
 from optkit.ops.random import random_uniform
 from optkit.ops.reductions import reduce_mean, reduce_sum
-from optkit.shapes import Shape
+from optkit.shapes import Shape, dimension_value
 
 __all__ = [
     "bias_add",
@@ -292,7 +292,8 @@ def moments(
         tensor = as_tensor(x, None, "x")
         wide = cast(tensor, float32) if tensor.dtype is float16 else tensor
         mean = reduce_mean(wide, axes, keepdims=True, name="mean")
-        difference = squared_difference(wide, stop_gradient(mean))
+        # TF holds the mean constant here, which is right only for first derivatives.
+        difference = squared_difference(wide, mean)
         variance = reduce_mean(difference, axes, keepdims=True, name="variance")
         if not kept:
             mean, variance = squeeze(mean, axes), squeeze(variance, axes)
@@ -359,8 +360,8 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
     """The shape of the choices; None in it stands for x's own size."""
     if noise_shape is None:
         return shape(x)
-    if is_symbolic(noise_shape) or x.sizes is None or len(list(noise_shape)) != len(x.sizes):
+    if is_symbolic(noise_shape):
         return noise_shape
     return [
-        own if size is None else size for own, size in zip(x.sizes, list(noise_shape), strict=True)
+        shape(x)[i] if dimension_value(size) is None else size for i, size in enumerate(noise_shape)
     ]
