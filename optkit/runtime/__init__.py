@@ -1,16 +1,30 @@
 """Running a graph: what to compute, in which order, and the session that does it."""
 
 from optkit.runtime.config import ConfigProto, GPUOptions, RunMetadata, RunOptions
+from optkit.runtime.eager import (
+    EagerTensor,
+    disable_eager_execution,
+    eager,
+    enable_eager_execution,
+    executing_eagerly,
+)
 from optkit.runtime.plan import Plan
 from optkit.runtime.session import IndexedSlicesValue, InteractiveSession, Session
+from optkit.runtime.tape import GradientTape
 
 __all__ = [
     "ConfigProto",
+    "EagerTensor",
     "GPUOptions",
+    "GradientTape",
     "IndexedSlicesValue",
     "InteractiveSession",
     "Plan",
     "RunMetadata",
     "RunOptions",
     "Session",
+    "disable_eager_execution",
+    "eager",
+    "enable_eager_execution",
+    "executing_eagerly",
 ]

@@ -9,7 +9,7 @@ step counting are done here, once. Subclasses written for TF1, which override `_
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from optkit.dtypes import FLOATS, DType, float32, float64
@@ -30,6 +30,7 @@ from optkit.ops.core import Array, ArrayModule, as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.sparse import deduplicate
 from optkit.ops.update import update as update_operation
+from optkit.runtime import GradientTape
 from optkit.train.checks import is_number
 from optkit.train.slots import create_slot
 from optkit.variables import Variable, trainable_variables
@@ -130,7 +131,7 @@ class Optimizer:
         colocate_gradients_with_ops: bool = False,
         name: str | None = None,
         grad_loss: Any = None,
-    ) -> Operation:
+    ) -> Any:
         """Build one step: `apply_gradients(compute_gradients(loss))`.
 
         Raises:
@@ -162,8 +163,10 @@ class Optimizer:
         """The gradient of the loss for each variable, as (gradient, variable) pairs.
 
         Args:
-            loss: a floating tensor, or a callable that builds one.
-            var_list: variables in any nesting; all trainable ones if None.
+            loss: a floating tensor, or a function without arguments that computes one (in eager
+                mode it must be a function).
+            var_list: variables in any nesting. If None: all trainable ones, or for a function
+                those that it reads.
             gate_gradients: GATE_NONE, GATE_OP or GATE_GRAPH; runs are deterministic with each.
             aggregation_method: an `AggregationMethod`.
             colocate_gradients_with_ops: record that gradients belong where their operations are.
@@ -176,6 +179,7 @@ class Optimizer:
             TypeError: an item of var_list is no Variable.
             ValueError: gate_gradients is none of the three, the loss or a variable is not
                 floating, or there are no variables.
+            RuntimeError: in eager mode, the loss is a tensor.
         """
         if gate_gradients not in (0, 1, 2):
             raise ValueError(
@@ -184,24 +188,29 @@ class Optimizer:
             )
         graph = get_default_graph()
         with graph.all_or_nothing():
-            watched_only = callable(loss) and var_list is None
-            loss = self._floating("loss", loss() if callable(loss) else loss)
-            if grad_loss is not None:
-                grad_loss = self._floating("grad_loss", grad_loss)
-            variables = _variables_of(var_list)
-            for variable in variables:
-                self._floating("var_list", variable)
-            found = gradients(
-                loss,
-                variables,
-                None if grad_loss is None else [grad_loss],
-                colocate_gradients_with_ops=colocate_gradients_with_ops,
-                gate_gradients=gate_gradients == self.GATE_GRAPH,
-                aggregation_method=aggregation_method or AggregationMethod.DEFAULT,
-            )
-            pairs = list(zip(found, variables, strict=True))
-            if watched_only:
-                pairs = [(g, v) for g, v in pairs if g is not None]
+            if callable(loss) and not is_symbolic(loss):
+                pairs = self._by_tape(loss, var_list, grad_loss)
+            elif graph.eager:
+                raise RuntimeError(
+                    f"loss: in eager mode expected a function that computes it, got {loss!r}; or "
+                    "take the gradients with GradientTape and call apply_gradients"
+                )
+            else:
+                loss = self._floating("loss", loss)
+                if grad_loss is not None:
+                    grad_loss = self._floating("grad_loss", grad_loss)
+                variables = _variables_of(var_list)
+                for variable in variables:
+                    self._floating("var_list", variable)
+                found = gradients(
+                    loss,
+                    variables,
+                    None if grad_loss is None else [grad_loss],
+                    colocate_gradients_with_ops=colocate_gradients_with_ops,
+                    gate_gradients=gate_gradients == self.GATE_GRAPH,
+                    aggregation_method=aggregation_method or AggregationMethod.DEFAULT,
+                )
+                pairs = list(zip(found, variables, strict=True))
             for g, v in pairs:
                 if g is None and v.op.name not in graph.missing_gradients:
                     graph.missing_gradients.append(v.op.name)
@@ -213,7 +222,7 @@ class Optimizer:
         global_step: Any = None,
         name: str | None = None,
         skip_gradients_aggregation: bool = False,
-    ) -> Operation:
+    ) -> Any:
         """Build the operation that moves the variables.
 
         All gradients and hyper-parameters are read before anything is written; then every
@@ -224,6 +233,9 @@ class Optimizer:
             global_step: an integer Variable, or None.
             name: the operation's name; the optimizer's if None.
             skip_gradients_aggregation: accepted as in TF 2; gradients are taken as they are.
+
+        Returns:
+            The operation; None in eager mode, where the variables have moved already.
 
         Raises:
             ValueError: there are no pairs, or all gradients are None, or a shape does not fit.
@@ -254,6 +266,8 @@ class Optimizer:
                 else:
                     with graph.control_dependencies([self._finish(updates, "update")]):
                         train_op = global_step.assign_add(1, name=scope)
+            if graph.eager:
+                return None  # the variables have moved; there is nothing to run
             done: Operation = train_op.op if isinstance(train_op, Tensor) else train_op
             if done not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
                 graph.add_to_collection(GraphKeys.TRAIN_OP, done)
@@ -366,6 +380,22 @@ class Optimizer:
         return self._non_slots.get((name, graph or get_default_graph()))
 
     # -- the rest ---------------------------------------------------------------------------
+
+    def _by_tape(self, loss: Callable[[], Any], var_list: Any, grad_loss: Any) -> list[_GradAndVar]:
+        """Gradients of a callable loss: of the given variables, else of those that it reads."""
+        given = None if var_list is None else _variables_of(var_list)
+        with GradientTape() as tape:
+            if given is not None:
+                tape.watch(given)
+            value = self._floating("loss", loss())
+        variables = tape.watched_variables() if given is None else given
+        if not variables:
+            raise ValueError("loss: the function reads no trainable variable")
+        for variable in variables:
+            self._floating("var_list", variable)
+        if grad_loss is not None:
+            grad_loss = self._floating("grad_loss", grad_loss)
+        return list(zip(tape.gradient(value, variables, grad_loss), variables, strict=True))
 
     def _floating(self, argument: str, value: Any) -> Any:
         tensor = value if is_symbolic(value) else as_tensor(value)
