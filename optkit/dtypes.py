@@ -94,7 +94,7 @@ class DType:
     @property
     def size(self) -> int:
         """Bytes per element (1 for strings, as TF)."""
-        return 1 if self is string else self.dtype.itemsize
+        return {"string": 1, "bfloat16": 2}.get(self.name) or self.dtype.itemsize
 
     @property
     def is_floating(self) -> bool:
@@ -122,6 +122,11 @@ class DType:
         return self.name == "bool"
 
     @property
+    def is_quantized(self) -> bool:
+        """Whether it stands for rounded floats: never, optkit has no such types."""
+        return False
+
+    @property
     def is_numpy_compatible(self) -> bool:
         """Whether NumPy has the type."""
         return True
@@ -138,14 +143,19 @@ class DType:
 
     @property
     def limits(self) -> tuple[Any, Any]:
-        """(min, max)."""
-        return self.min, self.max
+        """The range of intensities in images of this type: from 0 to 1 or the largest integer."""
+        if self.is_integer:
+            return 0, self.max
+        if self.is_floating:
+            return 0, 1
+        raise ValueError(f"dtype {self.name} has no range of intensities")
 
     def _limits(self) -> Any:
         if self.is_integer:
             return np.iinfo(self.dtype)
         if self.name == "bfloat16":
-            return importlib.import_module("ml_dtypes").finfo(self.dtype)
+            dtype = self.dtype  # says what is missing where ml_dtypes is
+            return importlib.import_module("ml_dtypes").finfo(dtype)
         if self.is_floating:
             return np.finfo(self.dtype)
         raise TypeError(f"dtype {self.name} has no smallest and largest value")
@@ -157,8 +167,6 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
             return self is other
-        if other is None:
-            return False
         try:
             return self is as_dtype(other)
         except TypeError:
@@ -203,7 +211,7 @@ _BY_NAME = {dtype.name: dtype for dtype in _ALL} | {
     "half": float16,
     "float": float32,
     "double": float64,
-    "int": int64,
+    "int": int32,
     "str": string,
     "object": string,
 }
@@ -215,6 +223,7 @@ _BY_PYTHON_TYPE: dict[Any, DType] = {
     str: string,
     bytes: string,
 }
+_OBJECTS = (object, np.object_)
 
 
 def as_dtype(value: Any) -> DType:
@@ -232,8 +241,12 @@ def as_dtype(value: Any) -> DType:
             return _BY_PYTHON_TYPE[value]
         if isinstance(value, str) and value in _BY_NAME:
             return _BY_NAME[value]
+        if value is None:
+            raise TypeError  # which NumPy takes for float64
         numpy_dtype = np.dtype(value)
-    except TypeError:
+        if numpy_dtype.kind == "O" and isinstance(value, type) and value not in _OBJECTS:
+            raise TypeError  # NumPy takes every class for a class of objects
+    except (TypeError, ValueError):
         raise TypeError(f"dtype: expected a data type, got {value!r}") from None
     if numpy_dtype.kind in "US":
         return string
@@ -246,11 +259,11 @@ def as_dtype(value: Any) -> DType:
 def result_dtype(value: Any) -> DType:
     """The type TF gives a tensor made of `value` when none is asked for.
 
-    Python floats (alone or in lists) become float32, Python ints int32 (int64 when they do not
-    fit), NumPy arrays and scalars keep their type.
+    Python floats become float32, Python ints int32 (int64 when they do not fit), and so do lists
+    of float64 and int64 scalars; NumPy arrays and scalars, and lists of arrays, keep their type.
     """
     array = np.asarray(value)
-    if isinstance(value, np.ndarray | np.generic) or _holds_numpy(value):
+    if isinstance(value, np.generic) or _holds_arrays(value):
         return as_dtype(array.dtype)
     if array.dtype == np.float64:
         return float32
@@ -261,10 +274,12 @@ def result_dtype(value: Any) -> DType:
     return as_dtype(array.dtype)
 
 
-def _holds_numpy(value: Any) -> bool:
-    """Whether nested lists hold NumPy values, or `value` is an array of another kind."""
+def _holds_arrays(value: Any) -> bool:
+    """Whether `value` is an array, of NumPy or another library, or nested lists of arrays."""
     while isinstance(value, list | tuple):
         if not value:
             return False
         value = value[0]
-    return isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array_interface__")
+    return not isinstance(value, np.generic) and (
+        hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+    )

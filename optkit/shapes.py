@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -73,6 +73,15 @@ class Dimension:
     def __mod__(self, other: Any) -> Dimension:
         return self._binary(other, operator.mod)
 
+    def __rmod__(self, other: Any) -> Dimension:
+        return Dimension(other) % self
+
+    def __truediv__(self, other: Any) -> NoReturn:
+        raise TypeError(f"a dimension is whole: use {self} // {other} instead of /")
+
+    def __rtruediv__(self, other: Any) -> NoReturn:
+        raise TypeError(f"a dimension is whole: use {other} // {self} instead of /")
+
     def __index__(self) -> int:
         if self.value is None:
             raise TypeError("this dimension is unknown until the graph runs; use optkit.shape(x)")
@@ -80,26 +89,35 @@ class Dimension:
 
     __int__ = __index__
 
-    def __eq__(self, other: object) -> bool:
+    # As in TF1, a comparison with an unknown size is None: neither true nor false.
+
+    def _compared(self, other: Any, function: Any) -> Any:
         try:
-            return self.value == Dimension(other).value
+            other = Dimension(other).value
         except (TypeError, ValueError):
             return NotImplemented
+        return None if self.value is None or other is None else function(self.value, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(other, operator.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(other, operator.ne)
 
     def __hash__(self) -> int:
         return hash(self.value)
 
-    def __lt__(self, other: Any) -> bool:
-        return int(self) < int(other)
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(other, operator.lt)
 
-    def __le__(self, other: Any) -> bool:
-        return int(self) <= int(other)
+    def __le__(self, other: Any) -> Any:
+        return self._compared(other, operator.le)
 
-    def __gt__(self, other: Any) -> bool:
-        return int(self) > int(other)
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, operator.gt)
 
-    def __ge__(self, other: Any) -> bool:
-        return int(self) >= int(other)
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(other, operator.ge)
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -189,7 +207,8 @@ class TensorShape:
             raise ValueError(f"shape {self} has rank {self.ndims}, expected {rank}")
 
     def with_rank(self, rank: int) -> TensorShape:
-        """This shape, with the rank known."""
+        """This shape, with the rank known; ValueError when it is another."""
+        self.assert_has_rank(rank)
         return self.merge_with(TensorShape([None] * rank))
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
@@ -197,6 +216,18 @@ class TensorShape:
         if self.ndims is not None and self.ndims < rank:
             raise ValueError(f"shape {self} has rank {self.ndims}, expected at least {rank}")
         return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """This shape; ValueError when it has more axes."""
+        if self.ndims is not None and self.ndims > rank:
+            raise ValueError(f"shape {self} has rank {self.ndims}, expected at most {rank}")
+        return self
+
+    def assert_same_rank(self, other: Any) -> None:
+        """Raise ValueError when both ranks are known and differ."""
+        other = TensorShape(other)
+        if None not in (self.ndims, other.ndims) and self.ndims != other.ndims:
+            raise ValueError(f"shapes {self} and {other} have different ranks")
 
     def is_compatible_with(self, other: Any) -> bool:
         """Whether both can be the shape of one array."""
@@ -228,6 +259,13 @@ class TensorShape:
 
     merge = merge_with
 
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """What arrays of both shapes have in common; sizes that differ are unknown."""
+        other = as_shape(other)
+        if self.sizes is None or other is None or len(self.sizes) != len(other):
+            return TensorShape(None)
+        return TensorShape([a if a == b else None for a, b in zip(self.sizes, other, strict=True)])
+
     def concatenate(self, other: Any) -> TensorShape:
         """The axes of both, one after the other."""
         other = as_shape(other)
@@ -251,7 +289,7 @@ class TensorShape:
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return TensorShape(None if self.sizes is None else self.sizes[key])
+            return TensorShape(_sizes_between(key) if self.sizes is None else self.sizes[key])
         return Dimension(None if self.sizes is None else self.sizes[key])
 
     def __eq__(self, other: object) -> bool:
@@ -279,6 +317,14 @@ class TensorShape:
         return f"({inner},)" if len(self.sizes) == 1 else f"({inner})"
 
 
+def _sizes_between(key: slice) -> Shape:
+    """A slice of a shape of unknown rank: its length may be known all the same."""
+    start, stop = key.start or 0, key.stop
+    if key.step not in (None, 1) or stop is None or start < 0 or stop < start:
+        return None
+    return (None,) * (stop - start)
+
+
 def as_shape(value: Any) -> Shape:
     """`value` as a tuple of sizes or None; accepts a TensorShape, an int, a sequence or None.
 
@@ -292,7 +338,7 @@ def as_shape(value: Any) -> Shape:
         return value.sizes
     if isinstance(value, Dimension | int | np.integer):
         return (Dimension(value).value,)
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise TypeError(f"shape: expected a list of sizes, an int or None, got {value!r}")
     return tuple(Dimension(size).value for size in value)
 
