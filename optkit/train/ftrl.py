@@ -90,5 +90,5 @@ class FtrlOptimizer(Optimizer):
         linear = linear + g + 2 * shrinkage * w - (new - old) / learning_rate * w
         quadratic = (new + beta) / learning_rate + 2 * l2
         beyond = xp.clip(linear, -l1, l1) - linear
-        # Before the first gradient quadratic is 0 if the accumulator is; 0/0 means zero here.
-        return xp.where(beyond == 0, 0, beyond / quadratic), grown, linear
+        # While accum and linear are 0, so is quadratic: the weight is 0 then, not 0/0.
+        return beyond / xp.where(beyond == 0, 1, quadratic), grown, linear
