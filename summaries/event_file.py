@@ -52,7 +52,7 @@ class EventFile:
         self._fd: int | None = None
         self._buffer = bytearray()
         self._oldest = 0.0
-        _open_files.add(self)
+        _files.add(self)
 
     def append(self, data: bytes) -> None:
         """Take one record. If it has to be written and cannot be, the record is not kept.
@@ -89,7 +89,6 @@ class EventFile:
             if self.closed:
                 return
             self.closed = True
-            _open_files.discard(self)
             try:
                 self.flush()
             finally:
@@ -156,7 +155,7 @@ def has_live_file(logdir: Path) -> bool:
     system has `flock`.
     """
     real = logdir.resolve()
-    if any(file.logdir.resolve() == real for file in list(_open_files) if not file.closed):
+    if any(file.logdir.resolve() == real for file in list(_files) if not file.closed):
         return True
     return any(_is_live(path) for path in logdir.glob(f"{PREFIX}*"))
 
@@ -171,9 +170,10 @@ def _create(logdir: Path, suffix: str) -> tuple[Path, int]:
         found = _SECONDS.match(name)
         if found:
             seconds = max(seconds, int(found[1]) + 1)
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
     while True:
-        unique = f"{seconds:010d}.{socket.gethostname()}.{os.getpid()}.{next(_counter)}"
+        unique = f"{seconds:010d}.{host}.{os.getpid()}.{next(_counter)}"
         path = logdir / f"{PREFIX}{unique}{suffix}"
         try:
             return path, os.open(path, flags, 0o666)
@@ -215,11 +215,11 @@ def _may_end_silently() -> bool:
 def _after_fork() -> None:
     global _is_fork
     _is_fork = True
-    for file in list(_open_files):
+    for file in list(_files):
         file.forget()
 
 
 _is_fork = False
-_open_files: weakref.WeakSet[EventFile] = weakref.WeakSet()
+_files: weakref.WeakSet[EventFile] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

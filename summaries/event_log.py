@@ -211,7 +211,8 @@ def _directory(logdir: str | os.PathLike[str]) -> Path:
     name = os.fspath(logdir)
     if "://" in name:
         raise ValueError(f"logdir must be a local directory, not {name!r}")
-    path = Path(name).expanduser()
+    # Absolute, since the file is made later, perhaps after a change of directory.
+    path = Path(name).expanduser().absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
