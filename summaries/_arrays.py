@@ -37,7 +37,7 @@ def to_numpy(value: object) -> NDArray[Any]:
 
 
 def real_array(tag: str, value: object) -> NDArray[Any]:
-    """The value as a NumPy array of native-endian integers, booleans or floats.
+    """The value as a NumPy array of integers, booleans or floats.
 
     Raises TypeError, which names the tag, for anything else.
     """
@@ -46,7 +46,7 @@ def real_array(tag: str, value: object) -> NDArray[Any]:
         return array.astype(np.float32)  # bfloat16 and the float8 kinds of ml_dtypes
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{tag!r} takes real numbers, not {_describe(value, array)}")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array
 
 
 def _describe(value: object, array: NDArray[Any]) -> str:

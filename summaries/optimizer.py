@@ -151,7 +151,7 @@ class OptimizerSummaries:
             else:
                 squares = sum_squares(array)
                 if not math.isfinite(squares):
-                    warn_once("nonfinite", tag, message=f"the gradient of {name!r} is not finite")
+                    warn_once("nonfinite", tag, message=f"values of {tag!r} are NaN or infinite")
             if "gradient_norm" in wanted:
                 norm_tag = self._tags.clean(f"{self._prefix}gradient_norm/{name}")
                 parts.append(encode.encode_scalar(norm_tag, math.sqrt(squares)))
