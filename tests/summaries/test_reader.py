@@ -1,0 +1,199 @@
+import math
+
+import numpy as np
+import pytest
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.util.tensor_util import make_tensor_proto
+
+from summaries import EventLog, encode_histogram, encode_image, encode_scalar, encode_text, read
+from summaries.histogram import measure
+from summaries.records import frame
+
+
+@pytest.fixture
+def ten(tmp_path):
+    with EventLog(tmp_path) as log:
+        for step in range(10):
+            log.add_summary(encode_scalar("loss", step / 2), step, wall_time=100 + step)
+    return log.path
+
+
+def test_records_of_every_kind_come_back(tmp_path):
+    array = np.random.default_rng(0).normal(size=50)
+    image = np.zeros((2, 3, 3), np.uint8)
+    with EventLog(tmp_path) as log:
+        log.add_summary(encode_scalar("s", 0.5) + encode_histogram("h", array), 3, wall_time=9.5)
+        log.add_summary(encode_image("i", image) + encode_text("t", "größer"), 4)
+        log.add_summary(encode_text("table", [["a", "b"]]))
+    scalar, histogram, picture, text, table = read(tmp_path)
+    assert scalar == ("s", 3, 9.5, "scalar", 0.5)
+    assert (histogram.tag, histogram.step, histogram.kind) == ("h", 3, "histogram")
+    expected = measure(array)
+    for name in ("min", "max", "num", "sum", "sum_squares"):
+        assert getattr(histogram.value, name) == getattr(expected, name)
+    np.testing.assert_array_equal(histogram.value.limits, expected.limits)
+    np.testing.assert_array_equal(histogram.value.counts, expected.counts)
+    assert (picture.tag, picture.kind) == ("i/image", "image")
+    assert (picture.value.height, picture.value.width, picture.value.channels) == (2, 3, 3)
+    assert picture.value.data.startswith(b"\x89PNG")
+    assert (text.kind, text.value, text.step) == ("text", "größer", 4)
+    assert type(text.value) is str
+    assert (table.kind, table.value.tolist()) == ("text", [["a", "b"]])
+    assert read(tmp_path).tags() == {
+        "s": "scalar",
+        "h": "histogram",
+        "i/image": "image",
+        "t": "text",
+        "table": "text",
+    }
+
+
+def test_scalars_are_columns(ten):
+    columns = read(ten).scalars("loss")
+    assert [column.dtype for column in columns] == [np.int64, np.float64, np.float64]
+    np.testing.assert_array_equal(columns.steps, np.arange(10))
+    np.testing.assert_array_equal(columns.values, np.arange(10) / 2)
+    np.testing.assert_array_equal(columns.wall_times, np.arange(100, 110))
+
+
+def test_p091_what_is_not_finite_comes_back(tmp_path):
+    with EventLog(tmp_path) as log:
+        for value in (1, math.nan, math.inf, 2):
+            log.add_summary(encode_scalar("x", value))
+    np.testing.assert_array_equal(read(tmp_path).scalars("x").values, [1, math.nan, math.inf, 2])
+
+
+def test_an_unknown_tag_is_named(ten):
+    with pytest.raises(KeyError, match="no scalar has the tag 'accuracy'"):
+        read(ten).scalars("accuracy")
+
+
+def test_p098_a_cut_record_is_left_out_and_told(ten):
+    ten.write_bytes(ten.read_bytes()[:-7])
+    events = read(ten)
+    assert events.truncated
+    assert len(list(events)) == 9
+    assert list(events.scalars("loss").steps) == list(range(9))
+    ((path, reason),) = events.damage.items()
+    assert path == ten
+    assert reason.startswith("the last record is cut off, at byte ")
+
+
+def test_a_whole_file_is_not_truncated(ten):
+    events = read(ten)
+    assert not events.truncated
+    assert events.damage == {}
+
+
+def test_p098_damage_is_that_of_the_last_reading(ten):
+    whole = ten.read_bytes()
+    ten.write_bytes(whole[:-1])
+    events = read(ten)
+    assert events.truncated
+    ten.write_bytes(whole)
+    assert len(list(events)) == 10
+    assert not events.truncated
+
+
+def test_damage_in_one_file_leaves_the_others(ten):
+    data = bytearray(ten.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    ten.write_bytes(data)
+    with EventLog(ten.parent) as log:
+        log.add_summary(encode_scalar("loss", 99), 99)
+    events = read(ten.parent)
+    steps = list(events.scalars("loss").steps)
+    assert steps[-1] == 99
+    assert 2 < len(steps) < 10
+    assert list(events.damage) == [ten]
+
+
+def test_a_record_that_is_no_event_is_damage(ten):
+    ten.write_bytes(ten.read_bytes() + frame(b"\xff\xff\xff"))
+    events = read(ten)
+    assert len(list(events)) == 10
+    assert events.damage[ten].startswith("a record is not an event, at byte ")
+
+
+def test_p076_what_a_resumed_run_repeats_is_left_out_of_the_columns(tmp_path):
+    with EventLog(tmp_path) as log:
+        for step in range(6):
+            log.add_summary(encode_scalar("a", step), step)
+    with EventLog(tmp_path, start_step=3) as log:
+        log.add_summary(encode_scalar("a", 103), 3)
+    steps, values, _ = read(tmp_path).scalars("a")
+    assert list(zip(steps, values, strict=True)) == [(0, 0), (1, 1), (2, 2), (3, 103)]
+    assert len(list(read(tmp_path))) == 7
+
+
+def test_a_tag_that_a_resumed_run_emptied_has_empty_columns(ten):
+    with EventLog(ten.parent, start_step=0) as log:
+        log.add_summary(encode_scalar("other", 1))
+    assert [column.size for column in read(ten.parent).scalars("loss")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("array", "kind"),
+    [
+        (np.float32(0.25), "scalar"),
+        (np.float64(0.1), "scalar"),
+        (np.int64(2**40), "scalar"),
+        (np.arange(6, dtype=np.float64).reshape(2, 3), "tensor"),
+        (np.full((2, 2), 7, np.int32), "tensor"),
+        (np.array([True, False]), "tensor"),
+    ],
+)
+def test_tensors_of_other_writers_come_back(tmp_path, array, kind):
+    value = Summary.Value(tag="x", tensor=make_tensor_proto(array))
+    event = Event(step=1, wall_time=2, summary=Summary(value=[value]))
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(frame(event.SerializeToString()))
+    (record,) = read(path)
+    assert record.kind == kind
+    np.testing.assert_array_equal(record.value, array)
+
+
+def test_a_tensor_of_equal_numbers_may_be_stored_as_one(tmp_path):
+    value = Summary.Value(tag="x", tensor=make_tensor_proto(np.float32([5]), shape=[4]))
+    value.tensor.float_val[:] = [5]
+    event = Event(summary=Summary(value=[value]))
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(frame(event.SerializeToString()))
+    (record,) = read(path)
+    assert record.value.tolist() == [5, 5, 5, 5]
+
+
+def test_other_strings_stay_bytes(tmp_path):
+    value = Summary.Value(tag="x", tensor=make_tensor_proto([b"\xff\x00", b"b"]))
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(frame(Event(summary=Summary(value=[value])).SerializeToString()))
+    (record,) = read(path)
+    assert (record.kind, record.value.tolist()) == ("tensor", [b"\xff\x00", b"b"])
+
+
+@pytest.mark.parametrize(
+    "value", [{"audio": Summary.Audio()}, {"tensor": make_tensor_proto(np.ones(2, complex))}]
+)
+def test_kinds_that_are_not_known_are_passed_over(tmp_path, value):
+    values = [Summary.Value(tag="x", **value), Summary.Value(tag="y", simple_value=1)]
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(frame(Event(summary=Summary(value=values)).SerializeToString()))
+    assert read(path).tags() == {"y": "scalar"}
+    assert list(read(path).scalars("y").values) == [1]
+
+
+def test_only_event_files_of_the_directory_itself_are_read(ten):
+    (ten.parent / "notes.txt").write_text("not an event file")
+    (ten.parent / "events.out.tfevents.old").mkdir()
+    with EventLog(ten.parent / "eval") as log:
+        log.add_summary(encode_scalar("loss", 1), 99)
+    assert read(ten.parent).paths == [ten]
+    assert len(list(read(str(ten.parent)))) == 10
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"no event file or directory at {tmp_path}/gone"):
+        read(tmp_path / "gone")
+    with pytest.raises(FileNotFoundError, match=f"no event file .* in {tmp_path}"):
+        read(tmp_path)
