@@ -6,7 +6,7 @@ Graphs, variables, gradients, the `tf.train` optimizers, `optimize_loss` and `cr
 run by NumPy or CuPy, with TensorBoard's event files as their voice.
 """
 
-from optkit import compat, contrib, errors, initializers, logging, summary, train
+from optkit import compat, contrib, errors, initializers, logging, nn, summary, train
 from optkit.backend import (
     get_backend,
     use_backend,
@@ -89,6 +89,7 @@ from optkit.initializers import (
     variance_scaling_initializer,
     zeros_initializer,
 )
+from optkit.ops import numpy_functions as _numpy_functions  # noqa: F401 - fills OPERATORS
 from optkit.ops.array import (
     broadcast_to,
     concat,
@@ -473,6 +474,7 @@ __all__ = [
     "name_scope",
     "negative",
     "newaxis",
+    "nn",
     "no_op",
     "no_regularizer",
     "not_equal",

@@ -9,7 +9,7 @@ from optkit.dtypes import FLOATS, DType
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
 from optkit.ops.array import expand_dims, stop_gradient
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, op
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, constant_value, op
 from optkit.ops.elementary import sigmoid, softplus
 from optkit.ops.reductions import reduce_sum
 from optkit.ops.softmax import class_axis, log_softmax, shifted_exponentials, softmax
@@ -151,8 +151,10 @@ def _is_zero(dy: Tensor) -> bool:
     """Whether this is the zero that the engine puts where an output was not used."""
     if dy.op.type == "ZerosLike":
         return True
-    value = dy.op.inputs[1] if dy.op.type == "Fill" else dy
-    return value.op.type == "Const" and not value.op.attrs["value"].any()
+    if dy.op.type == "Fill" and dy.op.inputs:
+        dy = dy.op.inputs[1]
+    known = constant_value(dy) if dy.op.type in ("Const", "Fill") else None
+    return known is not None and not known.any()
 
 
 def softmax_cross_entropy_with_logits_v2(

@@ -344,13 +344,14 @@ def pow(xp: ArrayModule, x: Array, y: Array) -> Array:
 @pow.gradient
 def _(node: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
     x, y = node.inputs
-    # y·x^(y-1) is 0·∞ for x = y = 0; with exponent 1 it is the right 0.
-    known = constant_value(y)
-    lower = select(equal(y, 0), 1, y - 1) if known is None else np.where(known == 0, 1, known - 1)
+    # y·x^(y-1) is 0·∞ for x = y = 0; with y + 1 for an exponent it is the right 0.
+    known = constant_value(y) if y.op.type == "Const" else None
+    one = np.ones((), y.dtype.dtype)
+    shift = select(equal(y, 0), one, -one) if known is None else np.where(known == 0, one, -one)
     # TF's convention: where x <= 0 the exponent's gradient, of which log is no real part, is 0.
     positive = greater(x, 0)
     log_x = select(positive, OPERATORS["ufunc:log"](select(positive, x, 1)), 0)
-    return dz * y * x**lower, dz * node.outputs[0] * log_x
+    return dz * y * x ** (y + shift), dz * node.outputs[0] * log_x
 
 
 @op("Abs", types=REALS)

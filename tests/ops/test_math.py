@@ -258,6 +258,15 @@ def test_powers_are_differentiated_at_zero(constant_exponent):
         assert run(dx, feed).tolist() == expected
 
 
+def test_a_constant_exponent_has_mixed_derivatives():
+    x, y = constant(3.0, "float64"), constant(2.0, "float64")
+    dx, dy = gradients(x**y, [x, y])
+    # ∂²(x^y)/∂x∂y = x^(y-1)·(1 + y·log x), in either order.
+    expected = 3.0 * (1 + 2 * math.log(3.0))
+    assert gradient(dx, y) == pytest.approx(expected)
+    assert gradient(dy, x) == pytest.approx(expected)
+
+
 def test_integers_have_no_negative_powers():
     with pytest.raises(InvalidArgumentError, match="exponents >= 0 for integers"):
         run(constant(2) ** -1)

@@ -15,8 +15,10 @@ import optkit.ops
 from optkit.gradients import gradients
 from optkit.graph import Graph
 from optkit.ops.array import placeholder
-from optkit.ops.core import REGISTRY
+from optkit.ops.core import REGISTRY, constant
+from optkit.runtime.eager import eager
 from optkit.runtime.session import Session
+from optkit.runtime.tape import GradientTape
 from tests.gradcheck import check_gradients, tensors_of
 from tests.ops.rows import Case, Elsewhere
 from tests.ops.table import CASES, DOUBLED, TABLE
@@ -62,16 +64,17 @@ class Built:
     def values(self) -> list:
         return self.session.run(self.ys, self.feed)
 
-    def gradients(self, wrt: Sequence[int]) -> list:
-        """Of the outputs, with weights that every float dtype can hold."""
-        ys = [y for y in self.ys if y.dtype.is_floating]
+    def weights(self) -> list[np.ndarray]:
+        """Of the floating outputs; numbers that every float dtype can hold."""
         rng = np.random.default_rng(8)
-        weights = []
-        for value in self.session.run(ys, self.feed):
-            eighths = rng.integers(1, 17, np.shape(value)) / 8
-            weights.append(eighths * rng.choice([-1, 1], np.shape(value)))
+        values = [value for value in self.values() if value.dtype.kind == "f"]
+        shapes = [np.shape(value) for value in values]
+        return [rng.integers(1, 17, s) / 8 * rng.choice([-1, 1], s) for s in shapes]
+
+    def gradients(self, wrt: Sequence[int]) -> list:
+        ys = [y for y in self.ys if y.dtype.is_floating]
         with self.graph.as_default():
-            return gradients(ys, [self.xs[i] for i in wrt], weights)
+            return gradients(ys, [self.xs[i] for i in wrt], self.weights())
 
 
 def static(arrays: list[np.ndarray]) -> list:
@@ -130,6 +133,25 @@ def test_unknown_shapes_give_the_same(type_name, case):
             for i, dx, dx_known in zip(wrt, found, target, strict=True):
                 assert dx.shape == arrays[i].shape
                 np.testing.assert_allclose(dx, dx_known, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(("type_name", "case"), BY_CASE)
+def test_eager_mode_gives_the_same(type_name, case):
+    arrays = arrays_of(case, case.dtypes[-1])
+    built = Built(case, arrays, static(arrays))
+    wrt = floats(case, arrays)
+    with eager(), GradientTape() as tape:
+        xs = [constant(array) for array in arrays]
+        tape.watch([xs[i] for i in wrt])
+        ys = tensors_of(case.call(*xs, **case.kwargs))
+        for y, value in zip(ys, built.values(), strict=True):
+            np.testing.assert_array_equal(y.numpy(), value)
+        if wrt:
+            ys = [y for y in ys if y.dtype.is_floating]
+            dxs = tape.gradient(ys, [xs[i] for i in wrt], built.weights())
+            expected = built.session.run(built.gradients(wrt), built.feed)
+            for dx, target in zip(dxs, expected, strict=True):
+                np.testing.assert_array_equal(dx.numpy(), target)
 
 
 @pytest.mark.parametrize(
