@@ -83,11 +83,8 @@ def test_ufuncs_of_one(name):
 def test_ufuncs_of_two(name):
     function = getattr(np, name)
     expected = function(X, Y)
-    for y in (
-        function(constant(X), constant(Y)),
-        function(X, constant(Y)),
-        function(constant(X), Y),
-    ):
+    x, y = constant(X), constant(Y)
+    for z in (function(x, y), function(X, y), function(x, Y)):
         assert isinstance(z, Tensor)
         assert z.dtype == expected.dtype
         np.testing.assert_allclose(run(z), expected, rtol=1e-12)
