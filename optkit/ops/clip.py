@@ -174,6 +174,8 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor]:
 def _threshold(clip_norm: Any, dtype: DType) -> Tensor:
     if is_symbolic(clip_norm):
         return cast(clip_norm, dtype)  # type: ignore[no-any-return]
+    if isinstance(clip_norm, bool):
+        raise TypeError(f"clip_norm: expected a number, got {clip_norm}")
     try:
         return as_tensor(clip_norm, dtype, "clip_norm")
     except (TypeError, ValueError) as error:

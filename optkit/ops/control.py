@@ -124,6 +124,16 @@ def _mapped(function: Callable[..., Any], *trees: Any) -> Any:
     return function(*trees)
 
 
+class _Ran:
+    """Stands for operations (or None) among a branch's results; `token` exists once they ran."""
+
+    def __init__(self, token: Tensor) -> None:
+        self.token = token
+
+    def __repr__(self) -> str:
+        return "an operation (or None)"
+
+
 def _same_structure(a: Any, b: Any) -> None:
     """Refuse two results of different structure.
 
@@ -146,7 +156,7 @@ def _same_structure(a: Any, b: Any) -> None:
         for pair in pairs:
             _same_structure(*pair)
         return
-    for kind in (Operation, IndexedSlices, type(None)):
+    for kind in (_Ran, IndexedSlices):
         if isinstance(a, kind) != isinstance(b, kind):
             raise TypeError(f"{_kind(a)} against {_kind(b)}")
 
@@ -264,13 +274,6 @@ def _unpacked(result: Any, strict: bool) -> Any:
     if not strict and isinstance(result, list | tuple) and len(result) == 1:
         return result[0]
     return result
-
-
-class _Ran:
-    """Stands for operations (or None) among a branch's results; `token` exists once they ran."""
-
-    def __init__(self, token: Tensor) -> None:
-        self.token = token
 
 
 def _in_branch(value: Any) -> Any:
