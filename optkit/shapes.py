@@ -322,7 +322,8 @@ def _sizes_between(key: slice) -> Shape:
     start, stop = key.start or 0, key.stop
     if key.step not in (None, 1) or stop is None or start < 0 or stop < start:
         return None
-    return (None,) * (stop - start)
+    count: int = stop - start
+    return (None,) * count
 
 
 def as_shape(value: Any) -> Shape:

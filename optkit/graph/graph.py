@@ -7,7 +7,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from optkit.graph.node import Branch, IndexedSlices, Kind, Operation, Tensor, is_symbolic
 from optkit.graph.stacks import GRAPHS
@@ -16,6 +16,7 @@ __all__ = ["Graph", "default_mode", "get_default_graph", "reset_default_graph"]
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*")
 _SCOPE = re.compile(r"[A-Za-z0-9_.\-/]*")
+_TAKEN_BACK = "is no longer in the graph: the call that built it raised; build it again"
 
 
 class Graph:
@@ -76,9 +77,9 @@ class Graph:
             self._check_input(kind, tensor)
             controls.pop(tensor.op, None)
         for op in controls:
-            if op.graph is not self:
-                self._wrong_graph(kind, op)
+            self._check_member(kind, op, op)
         types = kind.infer(inputs, attrs)
+        mark = self.mark()
         full_name = self._operation_name(name or kind.name)
         op = Operation(
             self,
@@ -92,28 +93,40 @@ class Graph:
             len(self._operations),
         )
         op._colocation = tuple(self._colocations)
+        try:
+            op.device = self._device_for(op)
+        except BaseException:  # the user's function may raise anything
+            self.undo(mark)
+            raise
         self._operations.append(op)
         self._by_name[full_name] = op
-        op.device = self._device_for(op)
         return op
 
     def _check_input(self, kind: Kind, tensor: Tensor) -> None:
-        if tensor.op.graph is not self:
-            self._wrong_graph(kind, tensor)
+        self._check_member(kind, tensor.op, tensor)
         if not kind.merges and not _encloses(tensor.op.branch, self.branch):
             raise ValueError(
                 f"{kind.name}: {tensor!r} was built inside a cond branch and is used outside it; "
                 "return it from the branch's function instead"
             )
 
-    def _wrong_graph(self, kind: Kind, element: Any) -> NoReturn:
-        raise ValueError(
-            f"{kind.name}: {element!r} belongs to another graph than the one being built. After "
-            "reset_default_graph() or in a new Graph, build everything again, or stay inside "
-            "`with graph.as_default():`"
-        )
+    def _check_member(self, kind: Kind, op: Operation, element: Any) -> None:
+        if op.graph is not self:
+            raise ValueError(
+                f"{kind.name}: {element!r} belongs to another graph than the one being built. "
+                "After reset_default_graph() or in a new Graph, build everything again, or stay "
+                "inside `with graph.as_default():`"
+            )
+        if not self._holds(op):
+            raise ValueError(f"{kind.name}: {element!r} {_TAKEN_BACK}")
+
+    def _holds(self, op: Operation) -> bool:
+        """Whether the graph still has its operation `op`."""
+        return op.index < len(self._operations) and self._operations[op.index] is op
 
     def _operation_name(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise TypeError(f"name: expected a string or None, got {name!r}")
         if name.endswith("/"):
             name = name[:-1]  # a name_scope's own string: used as it is
             if name in self._by_name:
@@ -215,6 +228,8 @@ class Graph:
         if isinstance(element, Operation) and not allow_operation:
             raise TypeError(f"expected a tensor, got {element!r}")
         found: Tensor | Operation = element
+        if not self.eager and not self._holds(found.op if isinstance(found, Tensor) else found):
+            raise ValueError(f"{obj!r} {_TAKEN_BACK}")
         return found
 
     def _by_string(self, name: str, allow_tensor: bool, allow_operation: bool) -> Any:
@@ -240,6 +255,8 @@ class Graph:
 
         None or "" is the root. Yields the full scope with its slash ("" at the root).
         """
+        if not isinstance(name, str | None):
+            raise TypeError(f"name: expected a string or None, got {name!r}")
         if name and not (_SCOPE if self._scope else _NAME).fullmatch(name):
             raise ValueError(f"name: {name!r} is not a valid scope name; use letters, digits, _.-/")
         if not name:
@@ -346,17 +363,19 @@ class Graph:
     def all_or_nothing(self) -> Iterator[None]:
         """If the body raises, the graph is as before: operations, names, collections, stores."""
         mark = self.mark()
-        collections = {key: list(items) for key, items in self._collections.items()}
+        collections = {key: (items, list(items)) for key, items in self._collections.items()}
         stores = {key: store.copy() for key, store in self.stores.items()}
         missing = list(self.missing_gradients)
         try:
             yield
         except BaseException:
             self.undo(mark)
-            for key, items in self._collections.items():
-                items[:] = collections.get(key, [])  # in place: callers may hold the list
-            for key in self._collections.keys() - collections.keys():
-                del self._collections[key]
+            # In place, as callers may hold the lists.
+            for items in self._collections.values():
+                items.clear()
+            for key, (items, before) in collections.items():
+                items[:] = before
+                self._collections[key] = items
             self.stores = stores
             self.missing_gradients = missing
             raise
@@ -456,7 +475,7 @@ def get_default_graph() -> Graph:
             if _global_graph is None:
                 _global_graph = Graph()
             graph = _global_graph
-    return graph  # type: ignore[no-any-return]
+    return graph
 
 
 def default_mode(graph: Graph | None) -> None:

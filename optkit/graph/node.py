@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +33,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 """What Tensor's operators build: "add" -> a function on tensors; "ufunc:<name>" and
 "function:<name>" are NumPy's. `optkit.ops` fills it."""
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
+_OWN_CODE = (
+    str(Path(__file__).parents[1]) + os.sep,
+    contextlib.__file__,
+)
+"""Where the code lies that is not the user's."""
 
 
 @dataclass(eq=False)
@@ -188,7 +194,7 @@ def _user_site() -> tuple[str, int, str] | None:
     frame = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith(_PACKAGE) and not path.endswith("contextlib.py"):
+        if not path.startswith(_OWN_CODE):
             return path, frame.f_lineno, frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
     return None

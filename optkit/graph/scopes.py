@@ -41,8 +41,6 @@ def name_scope(
     chosen = default_name if name is None else name
     if chosen is None and values is not None:
         raise ValueError("name: expected a name or a default_name, got None for both")
-    if chosen is not None and not isinstance(chosen, str):
-        raise TypeError(f"name: expected a string, got {chosen!r}")
     graph = next((v._as_graph_element().graph for v in values or () if is_symbolic(v)), None)
     if graph is None:
         with get_default_graph().name_scope(chosen) as scope:

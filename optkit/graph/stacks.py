@@ -50,13 +50,15 @@ class Stack:
     @contextlib.contextmanager
     def pushed(self, item: Any) -> Iterator[Any]:
         items = self.items
-        depth = len(items)
         items.append(item)
         try:
             yield item
         finally:
-            # InteractiveSession pushes without a `with`: what lies above goes too.
-            del items[depth:]
+            # Not always the last: an InteractiveSession stays until it is closed.
+            for place in reversed(range(len(items))):
+                if items[place] is item:
+                    del items[place]
+                    break
 
 
 GRAPHS = Stack()

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from optkit.backend.arrays import to_numpy
-from optkit.dtypes import INTEGERS, NUMBERS, DType, as_dtype, bool_, result_dtype, string
+from optkit.dtypes import INTEGERS, NUMBERS, DType, as_dtype, bool_, string
 from optkit.graph import (
     OPERATORS,
     IndexedSlices,
@@ -34,7 +34,8 @@ from optkit.graph import (
     get_default_graph,
     is_symbolic,
 )
-from optkit.shapes import Dimension, Shape, TensorShape, as_shape, broadcast_static
+from optkit.ops.conversion import as_array, shortened
+from optkit.shapes import Shape, TensorShape, as_shape, broadcast_static
 
 __all__ = [
     "ALL_TYPES",
@@ -42,6 +43,7 @@ __all__ = [
     "Array",
     "ArrayModule",
     "Op",
+    "as_array",
     "as_tensor",
     "constant",
     "constant_value",
@@ -152,7 +154,7 @@ class Op:
             with graph.as_default(), graph.name_scope(label) as scope:
                 inputs = self._convert(values, label)
                 return graph.create_operation(self.kind, inputs, attrs, name=scope)
-        except (TypeError, ValueError):
+        except BaseException:
             graph.undo(mark)
             raise
 
@@ -188,9 +190,7 @@ class Op:
         """The inputs as tensors; those not in `accepts` share one dtype."""
         shared = [key for key in values if key not in self._accepts]
         # The first tensor among the inputs decides, as in TF: constants adapt to it.
-        lead = next(
-            (key for key in shared if is_symbolic(values[key])), shared[0] if shared else None
-        )
+        lead = next((key for key in shared if _holds_symbolic(values[key])), *shared[:1] or (None,))
         order = [key for key in values if key == lead] + [key for key in values if key != lead]
         tensors: dict[str, Tensor] = {}
         common: DType | None = None
@@ -204,7 +204,7 @@ class Op:
                 names = ", ".join(sorted(dtype.name for dtype in allowed))
                 raise TypeError(
                     f"{self.type_name} {label!r}: {key}: expected one of {names}, got "
-                    f"{tensor.dtype.name} ({_text(values[key])})"
+                    f"{tensor.dtype.name} ({shortened(values[key])})"
                 )
             tensors[key] = tensor
             if key in shared:
@@ -215,7 +215,9 @@ class Op:
         try:
             return as_tensor(value, dtype, key.split("[")[0])
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{self.type_name} {label!r}: {key}: {error}") from error
+            # A tensor of another dtype is a ValueError to convert_to_tensor, a TypeError to an op.
+            kind = TypeError if is_symbolic(value) or isinstance(error, TypeError) else ValueError
+            raise kind(f"{self.type_name} {label!r}: {key}: {error}") from error
 
     def _infer(
         self, inputs: Sequence[Tensor], attrs: Mapping[str, Any]
@@ -292,11 +294,6 @@ def op(
     return declare
 
 
-def _text(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 @op("Const", differentiable=False, infer=lambda _, attrs: [_constant_type(attrs["value"])])
 def _constant(xp: ArrayModule, *, value: np.ndarray[Any, Any]) -> Array:
     """The value that the graph was built with."""
@@ -322,7 +319,7 @@ def constant(
 
     Raises:
         TypeError: the value does not fit the dtype.
-        ValueError: the value does not fit the shape.
+        ValueError: the value does not fit the shape, or is None or ragged.
     """
     array = as_array(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:
@@ -348,84 +345,6 @@ def _filled(array: np.ndarray[Any, Any], shape: TensorShape, verify: bool) -> An
     return flat.reshape(sizes)
 
 
-def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """`value` as a NumPy array, of `dtype` or of the dtype TF would choose.
-
-    Raises:
-        TypeError: `value` is no number, text or array of them, or loses its kind in `dtype`
-            (a float in an int type, say).
-        ValueError: `value` is ragged or None.
-    """
-    if value is None:
-        raise ValueError("expected a value, got None")
-    if isinstance(value, Dimension):
-        value = int(value)
-    elif isinstance(value, TensorShape):
-        value = np.asarray([int(size) for size in value], np.int32)
-    elif isinstance(value, list | tuple):
-        value = _plain(value)
-    elif hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):
-        value = value.get()  # a device array refuses np.asarray
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(
-            f"expected an array, got rows of unequal length: {_text(value)}"
-        ) from error
-    if array.dtype.kind in "US" or (array.dtype.kind == "O" and _is_text(array)):
-        if dtype not in (None, string):
-            raise TypeError(f"expected {dtype.name}, got text: {_text(value)}")
-        return _as_bytes(array)
-    if array.dtype.kind == "O":
-        raise TypeError(f"expected numbers or text, got {_text(value)}")
-    if dtype is None:
-        dtype = result_dtype(value)
-    elif dtype is string:
-        raise TypeError(f"expected text, got {_text(value)}")
-    _check_kind(array, dtype, value)
-    return array.astype(dtype.dtype, copy=False)
-
-
-def _plain(value: Any) -> Any:
-    """Lists with Dimension objects in them as lists of ints."""
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, Dimension) else value
-
-
-def _is_text(array: np.ndarray[Any, Any]) -> bool:
-    return all(isinstance(item, str | bytes) for item in array.ravel())
-
-
-def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    encoded = np.empty(array.shape, object)
-    flat = encoded.reshape(-1)
-    for i, item in enumerate(array.ravel()):
-        flat[i] = item.encode() if isinstance(item, str) else bytes(item)
-    return encoded
-
-
-_KIND_ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
-
-
-def _check_kind(array: np.ndarray[Any, Any], dtype: DType, value: Any) -> None:
-    """Refuse casts that lose the kind (float to int, number to bool) or overflow an int type."""
-    if array.dtype == dtype.dtype or array.size == 0:
-        return
-    have, want = array.dtype.kind, dtype.dtype.kind
-    if (
-        have not in _KIND_ORDER
-        or _KIND_ORDER[have] > _KIND_ORDER[want]
-        or ((have == "b") != (want == "b"))
-    ):
-        raise TypeError(
-            f"expected {dtype.name}, got {_text(value)} of type "
-            f"{array.dtype if isinstance(value, np.ndarray | np.generic) else type(value).__name__}"
-        )
-    if want in "iu" and (array.min() < dtype.min or array.max() > dtype.max):
-        raise TypeError(f"expected values that fit {dtype.name}, got {_text(value)}")
-
-
 def as_tensor(value: Any, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """`value` as a tensor of the default graph; of `dtype` when one is given.
 
@@ -449,7 +368,7 @@ def as_tensor(value: Any, dtype: DType | None = None, name: str | None = None) -
 def _holds_symbolic(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(_holds_symbolic(item) for item in value)
-    return is_symbolic(value)
+    return is_symbolic(value) or isinstance(value, IndexedSlices)
 
 
 def _packed(value: Any, dtype: DType | None) -> Any:
@@ -496,6 +415,7 @@ def convert_to_tensor(
 
 
 _FOLDED_ELEMENTS = 4096
+_FOLDED_TENSORS = 1000
 
 
 def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
@@ -505,40 +425,75 @@ def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
     """
     if not is_symbolic(tensor):
         return as_array(tensor)
-    tensor = tensor._as_graph_tensor()
+    wanted: Tensor = tensor._as_graph_tensor()
+    known: dict[Tensor, np.ndarray[Any, Any] | None] = {}
+    waiting = [wanted]
+    while waiting and len(known) < _FOLDED_TENSORS:
+        x = waiting[-1]
+        needed = [source for source in _folded_from(x) if source not in known]
+        if needed and all(known.get(source, 0) is not None for source in x.op.inputs):
+            waiting.append(needed[0])
+        else:
+            known[waiting.pop()] = _folded(x, known)
+    return known.get(wanted)
+
+
+def _folded_from(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors whose values give the value of `tensor`, if that is to be worked out at all."""
+    kind = tensor.op.kind
+    if kind.kernel is None or kind.access or kind.random or kind.merges:
+        return ()
+    if kind.name == "PlaceholderWithDefault":
+        return ()  # a run may feed another value
+    if kind.name in _FROM_SHAPES or len(tensor.op.outputs) != 1:
+        return ()
+    small = all(_few_elements(x) for x in (tensor, *tensor.op.inputs))
+    return tensor.op.inputs if small else ()
+
+
+def _few_elements(tensor: Tensor) -> bool:
+    count = tensor.shape.num_elements()
+    return count is not None and count <= _FOLDED_ELEMENTS
+
+
+def _folded(
+    tensor: Tensor, known: Mapping[Tensor, np.ndarray[Any, Any] | None]
+) -> np.ndarray[Any, Any] | None:
+    """The value of `tensor`, given those of its inputs."""
     held = getattr(tensor, "value", None)
     if held is not None:  # eager mode
         return to_numpy(held)
-    operation = tensor.op
-    kind = operation.kind
-    if kind.name == "PlaceholderWithDefault":
-        return None  # a run may feed another value
+    kind, attrs = tensor.op.kind, tensor.op.attrs
     if kind is _constant.kind:
-        return operation.attrs["value"]  # type: ignore[no-any-return]
-    if kind.name in ("Shape", "Size", "Rank"):
-        (x,) = operation.inputs
-        if kind.name == "Rank":
-            return None if x.sizes is None else np.asarray(len(x.sizes), np.int32)
-        if not x.shape.is_fully_defined():
-            return None
-        out = operation.attrs["out_type"].dtype
-        sizes = np.asarray(x.shape.as_list(), out)
-        return sizes if kind.name == "Shape" else np.asarray(sizes.prod(), out)
-    if kind.kernel is None or kind.access or kind.random or kind.merges or not operation.inputs:
+        return attrs["value"]  # type: ignore[no-any-return]
+    if kind.name in _FROM_SHAPES:
+        return _FROM_SHAPES[kind.name](tensor.op.inputs[0].shape, tensor.dtype)
+    values = [known.get(source) for source in _folded_from(tensor)]
+    if not values or any(value is None for value in values):
         return None
-    if len(operation.outputs) != 1 or any(
-        (x.shape.num_elements() or _FOLDED_ELEMENTS + 1) > _FOLDED_ELEMENTS
-        for x in operation.inputs
-        if x.sizes != (0,)
-    ):
-        return None
-    values = [constant_value(x) for x in operation.inputs]
-    if any(value is None for value in values):
-        return None
+    assert kind.kernel is not None
     try:
-        return np.asarray(kind.kernel(np, *values, **operation.attrs))
+        with np.errstate(all="ignore"):
+            return np.asarray(kind.kernel(np, *values, **attrs))
     except Exception:  # noqa: BLE001 - folding is a bonus; the run reports the error in its place
         return None
+
+
+def _shape_of(shape: TensorShape, dtype: DType) -> np.ndarray[Any, Any] | None:
+    return np.asarray(shape.as_list(), dtype.dtype) if shape.is_fully_defined() else None
+
+
+def _size_of(shape: TensorShape, dtype: DType) -> np.ndarray[Any, Any] | None:
+    count = shape.num_elements()
+    return None if count is None else np.asarray(count, dtype.dtype)
+
+
+def _rank_of(shape: TensorShape, dtype: DType) -> np.ndarray[Any, Any] | None:
+    return None if shape.ndims is None else np.asarray(shape.ndims, dtype.dtype)
+
+
+_FROM_SHAPES = {"Shape": _shape_of, "Size": _size_of, "Rank": _rank_of}
+"""Operations whose value follows from the static shape of their input."""
 
 
 def constant_value_as_shape(value: Any) -> Shape:
