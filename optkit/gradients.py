@@ -99,20 +99,20 @@ def gradients(
         )
     if get_default_graph().eager:
         raise RuntimeError("gradients: eager mode keeps no graph to go back; use GradientTape")
-    targets = [_differentiated(y) for y in _listed(ys)]
-    if not targets:
-        return [None] * len(_listed(xs))
-    graph = targets[0].graph
-    with graph.as_default(), graph.all_or_nothing(), graph.name_scope(name):
-        return backward(
-            targets,
-            _listed(xs),
-            grad_ys,
-            unconnected_gradients,
-            stopped={_source(x) for x in _listed(stop_gradients)},
-            aggregation=aggregation_method or AggregationMethod.DEFAULT,
-            colocate=colocate_gradients_with_ops,
-        )
+    targets = _listed(ys)
+    graph = next((y.graph for y in targets if is_symbolic(y)), get_default_graph())
+    with graph.as_default(), graph.all_or_nothing():
+        targets = [_differentiated(y) for y in targets]
+        with graph.name_scope(name or "gradients"):
+            return backward(
+                targets,
+                _listed(xs),
+                grad_ys,
+                unconnected_gradients,
+                stopped={_source(x, "stop_gradients") for x in _listed(stop_gradients)},
+                aggregation=aggregation_method or AggregationMethod.DEFAULT,
+                colocate=colocate_gradients_with_ops,
+            )
 
 
 def backward(
@@ -129,7 +129,10 @@ def backward(
     """The walk behind `gradients` and `GradientTape.gradient`; see `gradients` for the rest.
 
     Args:
-        ys, xs, grad_ys, unconnected_gradients: as of `gradients`.
+        ys: floating tensors.
+        xs: tensors or Variables.
+        grad_ys: as of `gradients`.
+        unconnected_gradients: as of `gradients`.
         stopped: tensors that are held constant.
         aggregation: an `AggregationMethod`.
         colocate: whether to record where gradients belong.
@@ -141,7 +144,7 @@ def backward(
         )
     targets = [_differentiated(y) for y in ys]
     sources = [_source(x) for x in xs]
-    graph = targets[0].graph
+    graph = targets[0].graph if targets else get_default_graph()
     walk = _Walk(graph, aggregation, colocate, producer or _in_graph)
     found = walk.run(targets, _seeds(targets, grad_ys), sources, stopped or set())
     if unconnected_gradients == UnconnectedGradients.ZERO:
@@ -164,10 +167,10 @@ def _differentiated(y: Any) -> Tensor:
     return tensor
 
 
-def _source(x: Any) -> Tensor:
+def _source(x: Any, argument: str = "xs") -> Tensor:
     """The tensor whose gradient is collected: a Variable's own, which all its reads lead to."""
     if not is_symbolic(x):
-        raise TypeError(f"xs: expected a Tensor or Variable, got {x!r}")
+        raise TypeError(f"{argument}: expected a Tensor or Variable, got {x!r}")
     element = x._as_graph_element()
     assert isinstance(element, Tensor)
     return element
@@ -248,6 +251,7 @@ class _Walk:
         self.producer = producer
         self.aggregation = aggregation
         self.colocate = colocate
+        self.home = graph.branch
         scope = graph.get_name_scope()
         self.prefix = f"{scope}/" if scope else ""
         self.parts: dict[Tensor, list[_Gradient]] = {}
@@ -263,7 +267,7 @@ class _Walk:
         wanted = set(sources)
         dependent = _dependent(ancestors, wanted, stopped, self.producer)
         for y, dy in zip(targets, seeds, strict=True):
-            self._contribute(y, dy)
+            self._contribute(y, dy, self._place(y.op.branch))
         found: dict[Tensor, _Gradient | None] = {}
         for op in ancestors:
             dys: list[_Gradient | None] = [self._total(y, y in wanted) for y in op.outputs]
@@ -276,12 +280,21 @@ class _Walk:
                 self._pass_on(op, dys)
         return [found.get(x) for x in sources]
 
+    def _place(self, branch: Branch | None) -> Branch | None:
+        """Where to build the gradients of what was built in `branch`.
+
+        That is the `cond` branch in which `gradients` was called, or one further inside: a
+        gradient asked for in a branch is worked out only where that is taken.
+        """
+        inside = self.home is not None and (branch is None or branch in self.home.chain())
+        return self.home if inside else branch
+
     def _pass_on(self, op: Operation, dys: list[_Gradient | None]) -> None:
         """Give the gradients of an operation's outputs to its inputs."""
         if op.kind.access == "read":
             (dy,) = dys
             assert dy is not None
-            self._contribute(op.variables[0].outputs[0], dy, op.branch)
+            self._contribute(op.variables[0].outputs[0], dy, self._place(op.branch))
             return
         if not op.kind.differentiable:
             return
@@ -293,7 +306,7 @@ class _Walk:
         with (
             self.graph.name_scope(None),
             self.graph.name_scope(f"{self.prefix}{op.name}_grad"),
-            self.graph.in_branch(op.branch),
+            self.graph.in_branch(self._place(op.branch)),
             colocation,
         ):
             full = [
@@ -312,7 +325,7 @@ class _Walk:
                 )
             for x, dx in zip(op.inputs, dxs, strict=True):
                 if dx is not None:
-                    self._contribute(x, self._fitted(op, x, dx), op.branch)
+                    self._contribute(x, self._fitted(op, x, dx), self._place(op.branch))
 
     def _fitted(self, op: Operation, x: Tensor, dx: _Gradient) -> _Gradient:
         """The gradient in its input's shape; a rule that breaks its dtype is an error."""
@@ -332,10 +345,10 @@ class _Walk:
             )
         return dx
 
-    def _contribute(self, x: Tensor, dx: _Gradient, branch: Branch | None = None) -> None:
-        """Add to x's gradient what was found inside `branch`."""
-        inside = branch
-        outside = set(x.op.branch.chain()) if x.op.branch is not None else set()
+    def _contribute(self, x: Tensor, dx: _Gradient, inside: Branch | None) -> None:
+        """Add to x's gradient what was found inside a branch."""
+        place = self._place(x.op.branch)
+        outside = set(place.chain()) if place is not None else set()
         while inside is not None and inside not in outside:
             dx = self._led_out(x, dx, inside)
             inside = inside.outer
@@ -358,7 +371,7 @@ class _Walk:
             return None
         if len(parts) == 1:
             return parts[0]
-        with self.graph.in_branch(y.op.branch):
+        with self.graph.in_branch(self._place(y.op.branch)):
             return self._sum(parts)
 
     def _sum(self, parts: Sequence[_Gradient]) -> _Gradient:
