@@ -225,6 +225,8 @@ def cond(
         The structure of the functions' results. An operation stands where they gave operations
         or None: it runs what the side taken gave.
 
+    In eager mode the function of the side taken is called, and `pred` may be a Python bool.
+
     Raises:
         TypeError: `pred` is a Python bool or no bool tensor; a function is not callable; the
             structures differ in kind.
@@ -233,6 +235,9 @@ def cond(
     true_fn = _branch_function("true_fn", true_fn, "fn1", fn1)
     false_fn = _branch_function("false_fn", false_fn, "fn2", fn2)
     graph = get_default_graph()
+    if graph.eager:
+        holds = pred if isinstance(pred, bool) else bool(_predicate(pred))
+        return _unpacked(true_fn() if holds else false_fn(), strict)
     with graph.name_scope(name or "cond"):
         predicate = _predicate(pred)
         results = []

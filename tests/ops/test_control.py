@@ -19,6 +19,7 @@ from optkit.ops.core import constant
 from optkit.ops.indexing import gather
 from optkit.ops.math import check_numerics
 from optkit.ops.sparse import densify
+from optkit.runtime.eager import eager
 from optkit.runtime.session import Session
 from optkit.variables import Variable
 
@@ -377,6 +378,24 @@ def test_gradients_do_not_run_the_side_not_taken(session):
     assert session.run(dx, {p: False, x: 0.0}) == 1
     with pytest.raises(InvalidArgumentError, match="bad"):
         session.run(dx, {p: True, x: 0.0})
+
+
+def test_eager_cond_calls_one_function():
+    with eager():
+        for pred in (True, constant(True), np.bool_(True)):
+            assert cond(pred, lambda: [constant(1.0)], no_op).numpy() == 1
+        assert cond(False, no_op, lambda: 2.0) == 2
+        assert cond(constant(True), lambda: [3.0], no_op, strict=True) == [3]
+        with pytest.raises(TypeError, match="pred: expected a bool tensor"):
+            cond(1, no_op, no_op)
+
+
+def test_eager_case_takes_the_first_that_holds():
+    with eager():
+        pairs = [(constant(False), lambda: 1.0), (constant(True), lambda: constant(2.0))]
+        assert case(pairs).numpy() == 2
+        with pytest.raises(InvalidArgumentError, match="none of the 1 predicates holds"):
+            case(pairs[:1])
 
 
 # -- case -----------------------------------------------------------------------------------------
