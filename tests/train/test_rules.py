@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import optkit as tf
-from tests.train.rules import new_step, rows, started, state
+from tests.train.rules import new_step, rows, started
 
 T = tf.train
 
@@ -85,12 +85,12 @@ ROWS = {
         *(7, 2, {"gradient_accumulator": 1, "gradient_squared_accumulator": 5}),
         *(0, {"gradient_accumulator": 3, "gradient_squared_accumulator": 9}),
     ),
-    # m = ½·2 + ½·4 = 3, v = ½·2 + ½·16 = 9; with both powers ¾ the rate is ½·√¼/¼ = 1;
-    # 1 − 1·3/(3 + 1)
+    # m = ½·4 + ½·8 = 6, v = ¾·12 + ¼·64 = 25; with both powers ¾ the rate is 1·√¼/¼ = 2;
+    # 1 − 2·6/(5 + 3)
     "adam": (
-        lambda step: T.AdamOptimizer(0.5, 0.5, 0.5, 1.0),
-        *(1, 4, {"m": 2, "v": 2}),
-        *(0.25, {"m": 3, "v": 9}),
+        lambda step: T.AdamOptimizer(1.0, 0.5, 0.75, 3.0),
+        *(1, 8, {"m": 4, "v": 12}),
+        *(-0.5, {"m": 6, "v": 25}),
     ),
     # a = ½·2 + ½·16 = 9, d = √(2 + 7)/√(9 + 7) · 4 = 3;  1 − ¼·3;  u = ½·2 + ½·9
     "adadelta": (
@@ -135,11 +135,11 @@ ROWS = {
         *(2, 3, {"accum": 16, "linear": 1}),
         *(0, {"accum": 25, "linear": 1}),
     ),
-    # power −1: n = 1 + 1², z = 4 + 1 − (2 − 1)/1·1 = 4;  −4/2
+    # power −1: n = 3 + 1², z = 4 + 1 − (4 − 3)/1·1 = 4;  −4/4
     "ftrl, power": (
         ftrl(1.0, learning_rate_power=-1.0),
-        *(1, 1, {"accum": 1, "linear": 4}),
-        *(-2, {"accum": 2, "linear": 4}),
+        *(1, 1, {"accum": 3, "linear": 4}),
+        *(-1, {"accum": 4, "linear": 4}),
     ),
     # n = z = 0 and no gradient: z is within ±0, so w is zero, not 0/0
     "ftrl, nothing yet": (
@@ -188,17 +188,15 @@ def test_rule_by_hand(make, w, g, before, w_after, after, dtype, sparse):
     session = started()
     for slot, value in before.items():
         optimizer.get_slot(variable, slot).load(np.full(2, value, dtype), session)
-    for power in optimizer.variables():
-        if power.op.name.endswith("_power"):
-            power.load(0.75, session)
+    powers = {v: optimizer._hyper[v.op.name[:5]] for v in optimizer.variables() if v.sizes == ()}
+    for power in powers:
+        power.load(0.75, session)
     session.run(train_op)
     np.testing.assert_array_equal(session.value(variable), np.full(2, w_after, dtype))
     for slot, value in after.items():
         held = session.value(optimizer.get_slot(variable, slot))
         np.testing.assert_array_equal(held, np.full(2, value, dtype), err_msg=slot)
-    for name, value in state(session, optimizer).items():
-        if name.endswith("_power"):
-            assert value == 0.375, name
+    assert [session.value(power) for power in powers] == [0.75 * beta for beta in powers.values()]
 
 
 @every_row
