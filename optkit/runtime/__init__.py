@@ -8,8 +8,9 @@ from optkit.runtime.eager import (
     enable_eager_execution,
     executing_eagerly,
 )
+from optkit.runtime.fetches import IndexedSlicesValue
 from optkit.runtime.plan import Plan
-from optkit.runtime.session import IndexedSlicesValue, InteractiveSession, Session
+from optkit.runtime.session import InteractiveSession, Session
 from optkit.runtime.tape import GradientTape
 
 __all__ = [

@@ -16,7 +16,8 @@ __all__ = ["as_op_error", "stored"]
 def as_op_error(error: Exception, op: Operation) -> Exception:
     """The exception to raise for what a kernel of `op` raised: an `OpError` that names it.
 
-    An error that names an operation already, and one that is no complaint about values, stays.
+    An error that names an operation already stays as it is; one that is no complaint about values
+    keeps its class and gets a note.
     """
     if isinstance(error, OpError):
         if error.op is None:
@@ -26,6 +27,7 @@ def as_op_error(error: Exception, op: Operation) -> Exception:
         return ResourceExhaustedError(f"memory ran out: {error}", op)
     if isinstance(error, ValueError | TypeError | IndexError | ArithmeticError):
         return InvalidArgumentError(f"{type(error).__name__}: {error}", op)
+    error.add_note(f"in {op.describe()}")
     return error
 
 
@@ -51,8 +53,8 @@ def stored(
             f"{op.name!r} gave variable {variable.name!r} a value of dtype {array.dtype} and "
             f"shape {array.shape}; expected {handle.dtype.name} and {handle.shape}"
         )
+    if array.base is not None or id(array) in borrowed:
+        array = array.copy()
     if isinstance(array, np.ndarray):
-        if array.base is not None or id(array) in borrowed:
-            array = array.copy()
         array.flags.writeable = False
     return array

@@ -1,0 +1,245 @@
+"""One run of a plan: the values of its tensors, and the writes that wait to become state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from optkit.backend import Backend
+from optkit.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
+from optkit.graph import Graph, GraphKeys, Operation, Tensor
+from optkit.ops.random import Stream
+from optkit.runtime.kernels import as_op_error, stored
+from optkit.runtime.plan import Plan, Step
+
+__all__ = ["Run", "handed_out", "uninitialized"]
+
+
+class _Skipped:
+    """The value of an operation in a `cond` branch that was not taken."""
+
+
+_SKIPPED = _Skipped()
+
+
+def uninitialized(op: Operation) -> FailedPreconditionError:
+    """The error for a variable that is needed and holds no value."""
+    return FailedPreconditionError(
+        f"variable {op.name!r} is not initialised; run global_variables_initializer() (or "
+        "variables_initializer([...]) for variables made after the first call) before it is used",
+        op,
+    )
+
+
+def handed_out(array: Any) -> Any:
+    """A host array as the caller's own copy; a NumPy scalar for shape ()."""
+    array = np.asarray(array)
+    return array[()] if array.ndim == 0 else array.copy()
+
+
+class Run:
+    """One run.
+
+    Args:
+        graph: the graph that runs.
+        backend: where the arrays are.
+        plan: what to do.
+        state: the session's state, which is only read: variable operation -> its array, random
+            operation -> how often it has run.
+        entropy: seeds the random operations that have no seed.
+        fed: the arrays for `plan.fed`.
+
+    Attributes:
+        written: what the run adds to the state once it has succeeded.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        backend: Backend,
+        plan: Plan,
+        state: Mapping[Operation, Any],
+        entropy: int,
+        fed: Sequence[Any],
+    ) -> None:
+        self.graph = graph
+        self.backend = backend
+        self.plan = plan
+        self.state = state
+        self.entropy = entropy
+        self.values: list[Any] = [_SKIPPED] * plan.size
+        for place, array in zip(plan.fed, fed, strict=True):
+            self.values[place] = array
+        self.borrowed = {id(array) for array in fed}
+        self.written: dict[Operation, Any] = {}
+        # The value of each variable right after each write, for the reads that see it.
+        self.versions: dict[tuple[Operation, Operation], Any] = {}
+
+    def compute(self) -> list[Any]:
+        """The values of the plan's fetches, the caller's own.
+
+        Raises:
+            OpError: an operation failed.
+        """
+        with np.errstate(all="ignore"):
+            for step in self.plan.steps:
+                if not step.branch or self._reached(step):
+                    self._perform(step)
+        return [
+            self._result(place, item) if isinstance(item, Tensor) and place is not None else None
+            for place, item in zip(self.plan.fetched, self.plan.fetches, strict=True)
+        ]
+
+    def _reached(self, step: Step) -> bool:
+        """Whether all `cond` branches around the operation are taken."""
+        for place, taken in step.branch:
+            predicate = self.values[place]
+            if predicate is _SKIPPED or bool(predicate) is not taken:
+                return False
+        return True
+
+    def _perform(self, step: Step) -> None:
+        try:
+            results = self._results(step)
+        except Exception as error:
+            told = isinstance(error, OpError) and error.op is not None
+            failure = as_op_error(error, step.op)
+            if isinstance(failure, OpError) and not told:
+                self._explain(failure, step)
+            if failure is error:
+                raise
+            raise failure from error
+        for place, value in zip(step.outputs, results, strict=True):
+            if place is not None:
+                self.values[place] = value
+
+    def _results(self, step: Step) -> Sequence[Any]:
+        op = step.op
+        kind = op.kind
+        if kind.access == "variable":
+            return (self._stored(op),)
+        if kind.access == "read":
+            return (self._seen(step),)
+        if kind.access == "initialized":
+            return (self.backend.asarray(np.asarray(op.variables[0] in self.state)),)
+        inputs = [self.values[place] for place in step.inputs]
+        if kind.merges:
+            taken = 1 if bool(inputs[0]) else 2
+            return (inputs[taken],)
+        if kind.kernel is None:
+            raise InvalidArgumentError(
+                f"placeholder {op.name!r} was not fed; pass a value of dtype "
+                f"{op.outputs[0].dtype.name} and shape {op.outputs[0].shape} in feed_dict"
+            )
+        for i in kind.host:
+            inputs[i] = self.backend.to_numpy(inputs[i])
+        if kind.access == "write":
+            return self._write(op, inputs)
+        extra = {"stream": self._stream(op)} if kind.random else {}
+        result = kind.kernel(self.backend.xp, *inputs, **extra, **op.attrs)
+        if len(op.outputs) == 1:
+            return (result,)
+        results = () if result is None else tuple(result)
+        if len(results) != len(op.outputs):
+            raise InternalError(
+                f"the kernel gave {len(results)} values for {len(op.outputs)} outputs"
+            )
+        return results
+
+    def _stored(self, variable: Operation) -> Any:
+        """The variable at the start of the run, or what is fed in its place."""
+        place = self.plan.fed_variables.get(variable)
+        if place is not None:
+            return self.values[place]
+        held = self.state.get(variable)
+        if held is None:
+            raise uninitialized(variable)
+        return held
+
+    def _seen(self, step: Step) -> Any:
+        """The newest write among the read's ancestors, else the value at the start of the run."""
+        (variable,) = step.op.variables
+        if variable not in self.plan.fed_variables:
+            for write in step.sources:
+                found = self.versions.get((variable, write), _SKIPPED)
+                if found is not _SKIPPED:  # else the write is in a branch that was not taken
+                    return found
+        return self._stored(variable)
+
+    def _write(self, op: Operation, inputs: list[Any]) -> Sequence[Any]:
+        currents = []
+        if op.kind.reads_target:
+            for variable in op.variables:
+                current = self.written.get(variable, self.state.get(variable))
+                if current is None:
+                    raise uninitialized(variable)
+                currents.append(current)
+        xp = self.backend.xp
+        assert op.kind.kernel is not None
+        # An equation may be the user's: it must not change what others read too.
+        news = op.kind.kernel(xp, *currents, *map(_guarded, inputs), **op.attrs)
+        owned = [
+            stored(xp, op, variable, new, self.borrowed)
+            for variable, new in zip(op.variables, news, strict=True)
+        ]
+        for variable, new in zip(op.variables, owned, strict=True):
+            self.written[variable] = new
+            self.versions[variable, op] = new
+        return owned[: len(op.outputs)]
+
+    def _stream(self, op: Operation) -> Stream:
+        seeds = op.attrs["seed"]
+        count = self.written.get(op, self.state.get(op, 0))
+        self.written[op] = count + 1
+        return Stream(seeds if seeds[0] is not None else (self.entropy, op.index), count)
+
+    def _result(self, place: int, element: Tensor) -> Any:
+        value = self.values[place]
+        if value is _SKIPPED:
+            raise InvalidArgumentError(
+                f"{element.name!r} was built inside a cond branch that was not taken, so it has no "
+                "value; fetch what cond returns",
+                element.op,
+            )
+        return handed_out(self.backend.to_numpy(value))
+
+    def _explain(self, error: OpError, step: Step) -> None:
+        """Tell where a non-finite value came from, and at which step."""
+        if step.op.kind.name != "CheckNumerics":
+            return
+        first = self._first_nonfinite(step.op)
+        if first is not None:
+            error.message += f"; the first non-finite value came from {first.describe()}"
+        for variable in self.graph.get_collection(GraphKeys.GLOBAL_STEP):
+            held = self.state.get(variable.op)
+            if held is not None:
+                error.message += f"; {variable.op.name} = {int(held)}"
+        error.args = (error.message,)
+
+    def _first_nonfinite(self, last: Operation) -> Operation | None:
+        """The earliest operation before `last`, or fed tensor, whose value is not finite."""
+        wanted = {last}
+        for step in reversed(self.plan.steps):
+            if step.op in wanted:
+                wanted.update(tensor.op for tensor in step.op.inputs)
+        wanted.discard(last)
+        for op in sorted(wanted, key=lambda op: op.index):
+            for tensor in op.outputs:
+                place = self.plan.places.get(tensor)
+                value = None if place is None else self.values[place]
+                if not tensor.dtype.is_floating or value is None or value is _SKIPPED:
+                    continue
+                if not bool(self.backend.xp.isfinite(value).all()):
+                    return op
+        return None
+
+
+def _guarded(array: Any) -> Any:
+    """The array, read-only where its library can say so."""
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

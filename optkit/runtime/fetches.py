@@ -1,0 +1,174 @@
+"""Fetches: nestings of things to compute, and feeds: arrays that take the place of tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from optkit.backend import Backend
+from optkit.graph import Graph, IndexedSlices, Operation, Tensor, is_symbolic
+from optkit.ops.core import as_array
+from optkit.shapes import TensorShape
+
+__all__ = ["IndexedSlicesValue", "as_fed", "as_feeds", "unpack"]
+
+
+class IndexedSlicesValue(NamedTuple):
+    """The fetched value of an `IndexedSlices`."""
+
+    values: np.ndarray[Any, Any]
+    indices: np.ndarray[Any, Any]
+    dense_shape: np.ndarray[Any, Any] | None
+
+
+Rebuild: TypeAlias = Callable[[list[Any]], Any]
+"""From the values of the fetched elements to the nesting that was asked for."""
+
+
+def unpack(graph: Graph, fetches: Any, elements: list[Tensor | Operation]) -> Rebuild:
+    """Append the leaves of `fetches` to `elements`; the result puts their values in place.
+
+    Raises:
+        TypeError: a leaf cannot be fetched.
+        ValueError: it is of another graph, or nothing has that name.
+    """
+    make: Any
+    if isinstance(fetches, list | tuple):
+        parts = [unpack(graph, item, elements) for item in fetches]
+        make = type(fetches)
+        if hasattr(fetches, "_fields"):
+            return lambda results: make(*[part(results) for part in parts])
+        return lambda results: make([part(results) for part in parts])
+    if isinstance(fetches, Mapping):
+        named = {key: unpack(graph, item, elements) for key, item in fetches.items()}
+        return lambda results: _like(fetches, {key: get(results) for key, get in named.items()})
+    if isinstance(fetches, IndexedSlices):
+        triple = (fetches.values, fetches.indices, fetches.dense_shape)
+        rows = [None if item is None else unpack(graph, item, elements) for item in triple]
+        make = IndexedSlicesValue
+        return lambda results: make(*[None if part is None else part(results) for part in rows])
+    if fetches is None:
+        raise TypeError(_about_none(graph))
+    try:
+        element = graph.as_graph_element(fetches)
+    except TypeError as error:
+        raise TypeError(f"fetches: {error}") from None
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"fetches: {error.args[0]}") from None
+    place = len(elements)
+    elements.append(element)
+    return lambda results: results[place]
+
+
+def _like(original: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
+    if isinstance(original, defaultdict):
+        return defaultdict(original.default_factory, values)
+    kind: Any = type(original) if isinstance(original, dict) else dict
+    return values if kind is dict else kind(values)
+
+
+def _about_none(graph: Graph) -> str:
+    names = graph.missing_gradients
+    if names:
+        why = f"compute_gradients found no gradient for {', '.join(names)}"
+    else:
+        why = "summary.merge_all(), for one, gives None where there is no summary"
+    return f"fetches: None cannot be fetched; {why}"
+
+
+def as_feeds(graph: Graph, backend: Backend, feed_dict: Any) -> dict[Tensor, Any]:
+    """The fed tensors with the arrays in their place.
+
+    Raises:
+        TypeError: `feed_dict` is no dict, a key no tensor of the graph, or a value of a dtype that
+            the tensor does not take.
+        ValueError: a value has another shape, or a tensor may not be fed.
+    """
+    if not isinstance(feed_dict, Mapping):
+        raise TypeError(f"feed_dict: expected a dict, got {type(feed_dict).__name__}")
+    feeds: dict[Tensor, Any] = {}
+    for key, value in feed_dict.items():
+        if isinstance(key, IndexedSlices):
+            for part, item in _rows(key, value):
+                feeds[part] = as_fed(backend, part, item)
+            continue
+        try:
+            tensor = graph.as_graph_element(key, allow_operation=False)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"feed_dict: the key {key!r}: {error}") from None
+        except KeyError as error:
+            raise TypeError(f"feed_dict: the key {key!r}: {error.args[0]}") from None
+        assert isinstance(tensor, Tensor)
+        if not graph.is_feedable(tensor):
+            raise ValueError(f"feed_dict: {tensor!r} may not be fed")
+        feeds[tensor] = as_fed(backend, tensor, value)
+    return feeds
+
+
+def _rows(key: IndexedSlices, value: Any) -> list[tuple[Tensor, Any]]:
+    """The tensors of a fed IndexedSlices, each with its value."""
+    if isinstance(value, IndexedSlices):
+        value = (value.values, value.indices, value.dense_shape)
+    parts = (key.values, key.indices, key.dense_shape)
+    if not isinstance(value, list | tuple) or len(value) not in (2, 3):
+        raise TypeError(
+            f"feed_dict: the value for {key!r}: expected (values, indices, dense_shape), got "
+            f"{value!r}"
+        )
+    # A dense shape that is not given is left as the graph has it.
+    return [
+        (part, item)
+        for part, item in zip(parts, value, strict=False)
+        if part is not None and item is not None
+    ]
+
+
+def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
+    """`value` as an array of the backend, of the tensor's dtype; copied only where needed.
+
+    Raises:
+        TypeError: the value has a dtype that the tensor does not take.
+        ValueError: it has another shape.
+    """
+    if is_symbolic(value) or isinstance(value, Operation):
+        raise TypeError(
+            f"feed_dict: the value for {tensor.name!r} is {value!r}; feed arrays or numbers, "
+            "e.g. the result of Session.run"
+        )
+    array = _on_device(backend, tensor, value)
+    if array is None:
+        array = backend.asarray(_on_host(tensor, value))
+    if not tensor.shape.is_compatible_with(array.shape):
+        raise ValueError(
+            f"feed_dict: the value for {tensor.name!r}: expected shape {tensor.shape}, got "
+            f"{TensorShape(array.shape)}"
+        )
+    return array
+
+
+def _on_device(backend: Backend, tensor: Tensor, value: Any) -> Any:
+    """An array that is on the backend's device and of the right dtype as it is; else None."""
+    if backend.xp is np or not hasattr(value, "__cuda_array_interface__"):
+        return None
+    array = backend.xp.asarray(value)
+    return array if array.dtype == tensor.dtype.dtype else None
+
+
+def _on_host(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
+    """`value` as a read-only array of the tensor's dtype; no copy where none is needed."""
+    try:
+        if isinstance(value, np.ndarray) and value.dtype == tensor.dtype.dtype:
+            array = np.asarray(value).view()  # a plain array: matrices multiply otherwise
+        else:
+            if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+                value = np.from_dlpack(value)
+            array = as_array(value, tensor.dtype).view()
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"feed_dict: the value for {tensor.name!r}: {error}") from error
+    except (RuntimeError, BufferError) as error:  # another library refuses to share its memory
+        raise TypeError(f"feed_dict: the value for {tensor.name!r}: {error}") from error
+    array.flags.writeable = False
+    return array
