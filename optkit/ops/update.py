@@ -14,14 +14,11 @@ from optkit.ops.core import Array, ArrayModule
 from optkit.ops.state import check_indices
 from optkit.shapes import Shape
 
-__all__ = ["UPDATE", "Equation", "update"]
+__all__ = ["UPDATE", "Equation", "try_equation", "update"]
 
 
 class Equation(Protocol):
     """An optimizer's rule in plain array arithmetic, elementwise and without side effects.
-
-    It is tried once with small arrays when an update is built, so that what is wrong with it shows
-    there.
 
     Takes the variable, its gradient, its slots and the hyper-parameters (0-d arrays of the
     variable's dtype; float32 for half-precision variables, which are updated in float32) and
@@ -95,8 +92,12 @@ def _kernel(
     return tuple(merged)
 
 
-def _tried(equation: Equation, variable: Operation, count: int, hyper: Sequence[str]) -> None:
-    """Refuse an equation that changes its arguments or gives the wrong arrays."""
+def try_equation(equation: Equation, variable: Operation, count: int, hyper: Sequence[str]) -> None:
+    """Call an equation with small arrays, as `update` will for a variable and count − 1 slots.
+
+    Raises:
+        ValueError: it changes an argument in place, or gives other arrays than it should.
+    """
     where = f"the equation of variable {variable.name!r}"
     sizes = variable.outputs[0].sizes
     shape = (2,) if sizes is None else tuple(2 if size is None else min(size, 2) for size in sizes)
@@ -155,11 +156,7 @@ def update(
         decays_all_rows: rows that an IndexedSlices leaves out are updated with a zero gradient;
             otherwise they, and their slots, stay as they are.
         name: the operation's name.
-
-    Raises:
-        ValueError: the equation writes in place, or gives other arrays than it should.
     """
-    _tried(equation, variable, 1 + len(slots), tuple(hyper))
     handle = variable.outputs[0]
     sparse = isinstance(gradient, IndexedSlices)
     parts: list[Tensor] = (

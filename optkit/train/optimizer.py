@@ -29,6 +29,7 @@ from optkit.ops.control import group
 from optkit.ops.core import Array, ArrayModule, as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.sparse import deduplicate
+from optkit.ops.update import try_equation
 from optkit.ops.update import update as update_operation
 from optkit.runtime import GradientTape
 from optkit.train.checks import is_number
@@ -96,6 +97,7 @@ class Optimizer:
         self._slots: dict[str, dict[Operation, Variable]] = {}
         self._non_slots: dict[tuple[str, Graph], Variable] = {}
         self._prepared: dict[str, Tensor] = {}
+        self._tried_ranks: set[int | None] = set()
 
     # -- what a subclass says ---------------------------------------------------------------
 
@@ -486,6 +488,10 @@ class Optimizer:
         missing = [slot for slot, variable in made.items() if variable is None]
         if missing:
             raise ValueError(f"{self._name}: _create_slots made no slot {missing} for {var!r}")
+        # Once is enough: what is wrong with a rule is wrong for every variable of a rank.
+        if var.shape.ndims not in self._tried_ranks:
+            try_equation(self.update, var.op, 1 + len(made), tuple(self._prepared))
+            self._tried_ranks.add(var.shape.ndims)
         return update_operation(
             self.update,
             var.op,
