@@ -2,7 +2,8 @@
 
 All take the initial rate (a number, Tensor or Variable) and the step (an integer or floating
 Variable, Tensor or number), which is read each time the rate is needed: before the train op counts
-it. The result is a Tensor in the rate's dtype; Python floats and integers give float32. What
+it. The result is a Tensor in the rate's dtype; Python floats and integers give float32. In eager
+mode it is a function without arguments that computes the rate, as optimizers take it. What
 depends on the step is computed in float64, so that periods end at whole steps exactly and large
 int64 steps keep their digits. The rate can be differentiated, the step and the shape of the curve
 cannot. With s the step and n the length of a period, in steps:
@@ -28,22 +29,28 @@ A session warns once when a train op uses a schedule whose step it does not coun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from optkit.dtypes import DType, float32, float64, int64, result_dtype
+from optkit.dtypes import DType, float32, int64, result_dtype
 from optkit.errors import InvalidArgumentError
-from optkit.graph import Graph, Kind, Operation, Tensor, get_default_graph, is_symbolic
-from optkit.ops.core import Array, ArrayModule, as_tensor, constant, constant_value
+from optkit.graph import Kind, Tensor, get_default_graph, is_symbolic
+from optkit.ops.core import Array, ArrayModule, as_tensor, constant_value
 from optkit.ops.indexing import gather
-from optkit.ops.math import add, cast, multiply, subtract
-from optkit.ops.random import random_normal
-from optkit.shapes import Shape, broadcast_static
+from optkit.ops.math import cast
 from optkit.train.checks import is_number
-from optkit.variables import variable_of
+from optkit.train.schedule import (
+    Curve,
+    built,
+    rate_tensor,
+    require_number,
+    scheduled,
+    step_tensor,
+    watched,
+)
 
 __all__ = [
     "cosine_decay",
@@ -60,8 +67,6 @@ __all__ = [
 ]
 
 # -- the curves: float64 arrays of shape () ------------------------------------------------------
-
-_Curve = Callable[..., Array]
 
 
 def _progress(xp: ArrayModule, s: Array, n: Array) -> Array:
@@ -92,7 +97,7 @@ def _by_periods(
     decay_steps: Array,
     decay_rate: Array,
     *,
-    curve: _Curve,
+    curve: Curve,
     staircase: bool,
     dtype: DType,
 ) -> Array:
@@ -170,127 +175,6 @@ def _noisy_linear_cosine(
     return _linear_cosine(xp, s, decay_steps, num_periods, alpha, beta, noise)
 
 
-# -- from curves to tensors ----------------------------------------------------------------------
-
-
-def _on_curve(
-    xp: ArrayModule, step: Array, *parameters: Array, curve: _Curve, dtype: DType
-) -> Array:
-    s, *rest = (xp.asarray(value).astype(xp.float64) for value in (step, *parameters))
-    return xp.asarray(curve(xp, s, *rest)).astype(dtype.dtype)
-
-
-def _curve_type(
-    inputs: Sequence[Tensor], attrs: Mapping[str, Any]
-) -> Sequence[tuple[DType, Shape]]:
-    return [(attrs["dtype"], broadcast_static([tensor.sizes for tensor in inputs]))]
-
-
-_CURVE = Kind("ScheduleCurve", _on_curve, infer=_curve_type, differentiable=False)
-
-
-def _scheduled(
-    label: str,
-    name: str | None,
-    learning_rate: Any,
-    global_step: Any,
-    curve: _Curve,
-    *,
-    typed: bool = False,
-    noisy: bool = False,
-    end_learning_rate: Any = None,
-    **parameters: Any,
-) -> Tensor:
-    """The rate along `curve`, whose parameters come in the curve's order.
-
-    The first one is the length of a period. With `typed` the curve is told the rate's dtype, with
-    `noisy` it gets a normal random number as its last argument. It leads from the rate to
-    `end_learning_rate` if that is given, else to zero.
-    """
-    graph = get_default_graph()
-    with graph.all_or_nothing(), graph.name_scope(name or label) as scope:
-        step = _step(label, "global_step", global_step)
-        rate = _rate(label, "learning_rate", learning_rate)
-        end = None
-        if end_learning_rate is not None:
-            end = cast(_rate(label, "end_learning_rate", end_learning_rate), rate.dtype)
-        inputs = [_parameter(label, argument, value) for argument, value in parameters.items()]
-        _require_positive(label, next(iter(parameters)), inputs[0])
-        if noisy:
-            inputs.append(random_normal(step.sizes or (), dtype=float64))
-        if typed:
-            curve = partial(curve, dtype=rate.dtype)
-        attrs = {"curve": curve, "dtype": rate.dtype}
-        (share,) = graph.create_operation(_CURVE, [step, *inputs], attrs, name="curve").outputs
-        if end is None:
-            result = multiply(rate, share, name=scope)
-        else:
-            result = add(multiply(subtract(rate, end), share), end, name=scope)
-        return _watched(graph, result, step)
-
-
-def _watched(graph: Graph, rate: Tensor, step: Tensor) -> Tensor:
-    """`rate`, known to sessions as one that stands still unless its step is counted."""
-    counter = _counter(step)
-    if counter is not None:
-        graph.schedules[rate.op] = counter
-    return rate
-
-
-def _counter(step: Tensor) -> Operation | None:
-    """The operation of the variable that `step` is a read of."""
-    if step.op.kind.access == "read":
-        return step.op.variables[0]
-    variable = variable_of(step)
-    return None if variable is None else variable.op
-
-
-def _step(label: str, argument: str, value: Any) -> Tensor:
-    if value is None:
-        raise ValueError(f"{label}: {argument}: expected the global_step, got None")
-    if not is_symbolic(value) and not is_number(value):
-        raise TypeError(
-            f"{label}: {argument}: expected a Variable, Tensor or number, got {value!r}"
-        )
-    return _real(label, argument, as_tensor(value, name=argument))
-
-
-def _rate(label: str, argument: str, value: Any) -> Tensor:
-    """The rate as a floating tensor."""
-    if value is None:
-        raise ValueError(f"{label}: {argument}: expected a rate, got None")
-    if not is_symbolic(value):
-        _require_number(label, argument, value)
-    tensor = _real(label, argument, as_tensor(value, name=argument))
-    return tensor if tensor.dtype.is_floating else cast(tensor, float32)
-
-
-def _parameter(label: str, argument: str, value: Any) -> Tensor:
-    if is_symbolic(value):
-        return _real(label, argument, as_tensor(value))
-    _require_number(label, argument, value)
-    return constant(value, float64, name=argument)
-
-
-def _real(label: str, argument: str, tensor: Tensor) -> Tensor:
-    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
-        raise TypeError(f"{label}: {argument}: expected a real dtype, got {tensor!r}")
-    return tensor
-
-
-def _require_number(label: str, argument: str, value: Any) -> None:
-    if not is_number(value):
-        raise TypeError(f"{label}: {argument}: expected a number or Tensor, got {value!r}")
-    if math.isnan(value):
-        raise ValueError(f"{label}: {argument}: expected a number, got NaN")
-
-
-def _require_positive(label: str, argument: str, tensor: Tensor) -> None:
-    known = constant_value(tensor)
-    if known is not None and not bool(np.all(known > 0)):
-        raise ValueError(f"{label}: {argument}: expected a number above 0, got {known}")
-
-
 # -- the schedules -------------------------------------------------------------------------------
 
 
@@ -301,7 +185,7 @@ def exponential_decay(
     decay_rate: Any,
     staircase: bool = False,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """lr · decay_rate^(s/decay_steps); `staircase` changes it only once a period.
 
     Example:
@@ -311,7 +195,7 @@ def exponential_decay(
         ...     print(session.run(rate))
         1.0
     """
-    return _scheduled(
+    return scheduled(
         "ExponentialDecay",
         name,
         learning_rate,
@@ -330,9 +214,9 @@ def natural_exp_decay(
     decay_rate: Any,
     staircase: bool = False,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """lr · e^(−decay_rate·s/decay_steps); `staircase` changes it only once a period."""
-    return _scheduled(
+    return scheduled(
         "ExponentialDecay",
         name,
         learning_rate,
@@ -351,9 +235,9 @@ def inverse_time_decay(
     decay_rate: Any,
     staircase: bool = False,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """lr / (1 + decay_rate·s/decay_steps); `staircase` changes it only once a period."""
-    return _scheduled(
+    return scheduled(
         "InverseTimeDecay",
         name,
         learning_rate,
@@ -373,13 +257,13 @@ def polynomial_decay(
     power: Any = 1.0,
     cycle: bool = False,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """From lr to `end_learning_rate`: (lr − end)·(1 − min(s, n)/n)^power + end.
 
     n is `decay_steps`. With `cycle` the rate rises again after n, 2n, ... steps, each time to
     less: n is then the smallest multiple of `decay_steps` that is not below s (and not zero).
     """
-    return _scheduled(
+    return scheduled(
         "PolynomialDecay",
         name,
         learning_rate,
@@ -397,14 +281,14 @@ def cosine_decay(
     decay_steps: Any,
     alpha: Any = 0.0,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """Half a cosine wave from lr to α·lr: lr · ((1−α)·½(1 + cos(π·min(s, n)/n)) + α).
 
     `alpha` is the part of the initial rate that is left at the end, not a rate.
 
     Source: Loshchilov & Hutter, ICLR 2017.
     """
-    return _scheduled(
+    return scheduled(
         "CosineDecay",
         name,
         learning_rate,
@@ -423,7 +307,7 @@ def cosine_decay_restarts(
     m_mul: Any = 1.0,
     alpha: Any = 0.0,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """Half cosine waves with restarts: lr · ((1−α)·mⁱ·½(1 + cos(π·x)) + α).
 
     Period i has first_decay_steps·t_mulⁱ steps and starts at lr·m_mulⁱ (for α = 0); x is the part
@@ -443,7 +327,7 @@ def sgdr_decay(
     t_mul: Any = 2.0,
     m_mul: Any = 1.0,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """`cosine_decay_restarts` down to zero, under the name of tf.contrib.training."""
     return _restarting(
         name,
@@ -464,10 +348,10 @@ def _restarting(
     m_mul: Any,
     alpha: Any,
     **period: Any,
-) -> Tensor:
+) -> Any:
     if is_number(t_mul) and not t_mul > 0:
         raise ValueError(f"SGDRDecay: t_mul: expected a number above 0, got {t_mul!r}")
-    return _scheduled(
+    return scheduled(
         "SGDRDecay",
         name,
         learning_rate,
@@ -488,14 +372,14 @@ def linear_cosine_decay(
     alpha: Any = 0.0,
     beta: Any = 0.001,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """A line times cosine waves: lr · ((α + 1 − x)·½(1 + cos(2π·num_periods·x)) + β).
 
     x is min(s, decay_steps)/decay_steps.
 
     Source: Bello et al., Neural Optimizer Search with Reinforcement Learning, ICML 2017.
     """
-    return _scheduled(
+    return scheduled(
         "LinearCosineDecay",
         name,
         learning_rate,
@@ -518,7 +402,7 @@ def noisy_linear_cosine_decay(
     alpha: Any = 0.0,
     beta: Any = 0.001,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """`linear_cosine_decay` with noise ε added to the line: (α + 1 − x + ε).
 
     ε is normal with variance initial_variance/(1 + s)^variance_decay, drawn anew in each run from
@@ -526,7 +410,7 @@ def noisy_linear_cosine_decay(
 
     Source: Bello et al., Neural Optimizer Search with Reinforcement Learning, ICML 2017.
     """
-    return _scheduled(
+    return scheduled(
         "NoisyLinearCosineDecay",
         name,
         learning_rate,
@@ -563,7 +447,7 @@ _PIECE = Kind(
 
 def piecewise_constant(
     x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None
-) -> Tensor:
+) -> Any:
     """values[0] up to and including step boundaries[0], values[1] up to boundaries[1], and so on.
 
     Args:
@@ -584,19 +468,24 @@ def piecewise_constant(
             f"{label}: boundaries, values: expected one or more boundaries and one value more, got "
             f"{len(boundaries)} boundaries and {len(values)} values"
         )
-    graph = get_default_graph()
-    with graph.all_or_nothing(), graph.name_scope(name or label) as scope:
-        step = _step(label, "x", x)
-        limits = as_tensor([_boundary(label, b, step.dtype) for b in boundaries], step.dtype)
-        heights = _of_one_dtype(label, values)
-        known = constant_value(limits)
-        if known is not None and not bool((known[1:] > known[:-1]).all()):
-            raise ValueError(
-                f"{label}: boundaries: expected strictly increasing values, got {known.tolist()}"
-            )
-        attrs = {"checked": known is not None}
-        (piece,) = graph.create_operation(_PIECE, [step, limits], attrs, name="piece").outputs
-        return _watched(graph, gather(heights, piece, name=scope), step)
+
+    def build() -> Tensor:
+        graph = get_default_graph()
+        with graph.all_or_nothing(), graph.name_scope(name or label) as scope:
+            step = step_tensor(label, "x", x)
+            limits = as_tensor([_boundary(label, b, step.dtype) for b in boundaries], step.dtype)
+            heights = _of_one_dtype(label, values)
+            known = constant_value(limits)
+            if known is not None and not bool((known[1:] > known[:-1]).all()):
+                raise ValueError(
+                    f"{label}: boundaries: expected strictly increasing values, got "
+                    f"{known.tolist()}"
+                )
+            attrs = {"checked": known is not None}
+            (piece,) = graph.create_operation(_PIECE, [step, limits], attrs, name="piece").outputs
+            return watched(graph, gather(heights, piece, name=scope), step)
+
+    return built(build)
 
 
 piecewise_constant_decay = piecewise_constant
@@ -610,7 +499,7 @@ def _boundary(label: str, value: Any, dtype: DType) -> Any:
         if tensor.dtype.is_integer and dtype.is_integer:
             return cast(tensor, dtype)
         raise TypeError(f"{label}: boundaries: expected {dtype.name} as x, got {tensor!r}")
-    _require_number(label, "boundaries", value)
+    require_number(label, "boundaries", value)
     number = np.asarray(value).astype(dtype.dtype)[()]
     if dtype.is_integer and number != value:
         raise ValueError(
@@ -621,13 +510,13 @@ def _boundary(label: str, value: Any, dtype: DType) -> Any:
 
 
 def _of_one_dtype(label: str, values: Sequence[Any]) -> Tensor:
-    """The values, stacked, in the dtype of the tensors among them, else in the widest of the numbers'."""
+    """The values, stacked; tensors among them decide on the dtype, else the widest number does."""
     given, numbers = set(), set()
     for value in values:
         if is_symbolic(value):
-            given.add(_rate(label, "values", value).dtype)
+            given.add(rate_tensor(label, "values", value).dtype)
         else:
-            _require_number(label, "values", value)
+            require_number(label, "values", value)
             dtype = result_dtype(value)
             numbers.add(dtype if dtype.is_floating else float32)
     if len(given) > 1:

@@ -17,6 +17,7 @@ from optkit.graph import Graph, get_default_graph
 from optkit.ops.array import placeholder
 from optkit.ops.core import constant
 from optkit.ops.math import cast
+from optkit.runtime.eager import eager
 from optkit.runtime.session import Session
 from optkit.train import decay
 from optkit.train.decay import (
@@ -542,6 +543,51 @@ def test_the_step_is_read_each_time():
             found.append(session.run(rate))
             session.run(step.assign_add(1))
     assert found == [8.0, 4.0, 2.0]
+
+
+# -- eager mode ----------------------------------------------------------------------------------
+
+
+@every_curve
+def test_in_eager_mode_a_schedule_is_a_function(schedule, period, rest):
+    expected = rates(lambda s: schedule(0.5, s, **{period: 10}, **rest), [0, 4, 8])
+    with eager():
+        step = Variable(np.int64(0), trainable=False)
+        rate = schedule(0.5, step, **{period: 10}, **rest)
+        found = []
+        for _ in range(3):
+            found.append(rate().numpy())
+            step.assign_add(4)
+    assert found == expected
+
+
+def test_in_eager_mode_piecewise_constant_is_a_function():
+    with eager():
+        step = Variable(np.int64(0), trainable=False)
+        rate = piecewise_constant(step, [0], [1.0, 0.5])
+        assert rate().numpy() == 1.0
+        step.assign_add(1)
+        assert rate().numpy() == 0.5
+
+
+def test_in_eager_mode_arguments_are_checked_at_once():
+    with eager():
+        with pytest.raises(ValueError, match="decay_steps: expected a number above 0"):
+            cosine_decay(0.5, 0, 0)
+        with pytest.raises(ValueError, match="boundaries: expected strictly increasing"):
+            piecewise_constant(0, [2, 1], [1.0, 0.5, 0.1])
+
+
+def test_in_eager_mode_an_optimizer_follows_the_schedule():
+    with eager():
+        step = Variable(np.int64(0), trainable=False)
+        w = Variable(np.float64(1.0))
+        optimizer = GradientDescentOptimizer(exponential_decay(np.float64(0.5), step, 1, 0.5))
+        found = []
+        for _ in range(3):
+            optimizer.apply_gradients([(1.0, w)], step)
+            found.append(float(w.read_value().numpy()))
+    assert found == [0.5, 0.25, 0.125]
 
 
 # -- P040: a schedule whose step stands still ----------------------------------------------------
