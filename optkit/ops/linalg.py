@@ -38,7 +38,7 @@ def _product_shape(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
 
 def _product(xp: ArrayModule, a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
     dtype = a.dtype
-    if dtype == xp.float16:  # the matrix libraries have no float16, and sums need more digits
+    if dtype == xp.float16:  # BLAS has no float16
         a, b = a.astype(xp.float32), b.astype(xp.float32)
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b

@@ -116,7 +116,7 @@ def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Tens
 @op("Elu", types=FLOATS)
 def elu(xp: ArrayModule, features: Array) -> Array:
     """x where x > 0, else eˣ - 1 (Clevert et al., 2015)."""
-    return xp.where(features > 0, features, xp.expm1(xp.minimum(features, 0)))
+    return xp.where(features > 0, features, xp.expm1(features))
 
 
 @elu.gradient
@@ -132,7 +132,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 @op("Selu", types=FLOATS)
 def selu(xp: ArrayModule, features: Array) -> Array:
     """λ·x where x > 0, else λ·α·(eˣ - 1), the constants of Klambauer et al., 2017."""
-    negative = (_SELU_SCALE * _SELU_ALPHA) * xp.expm1(xp.minimum(features, 0))
+    negative = (_SELU_SCALE * _SELU_ALPHA) * xp.expm1(features)
     return xp.where(features > 0, _SELU_SCALE * features, negative)
 
 

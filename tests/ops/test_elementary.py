@@ -46,6 +46,16 @@ def test_small_sigmoids_keep_their_digits():
     np.testing.assert_allclose(dx, np.exp([-80.0, -30.0]), rtol=1e-5)
 
 
+def test_small_sigmoids_of_float16():
+    found, _ = value_and_gradient(ops.sigmoid, [-12.0], "float16")
+    np.testing.assert_allclose(found, [6.144e-06], rtol=0.01)
+
+
+def test_the_slope_of_asinh_of_huge_arguments():
+    _, slopes = value_and_gradient(ops.asinh, [-1e30, 1e30], "float32")
+    np.testing.assert_allclose(slopes, [1e-30, 1e-30], rtol=1e-5)
+
+
 def test_small_softplus_keeps_its_digits():
     found, _ = value_and_gradient(ops.softplus, [-80.0, -30.0], "float32")
     np.testing.assert_allclose(found, np.exp([-80.0, -30.0]), rtol=1e-5)

@@ -215,6 +215,11 @@ def test_div_is_python_twos():
     assert (run(y), y.op.type) == (3.5, "RealDiv")
 
 
+def test_floored_division_floors_the_quotient():
+    # As TF; Python's own 1.0 // 0.1 is 9, for 0.1 is a little more than a tenth.
+    assert run(constant(1.0, "float64") // 0.1) == 10.0
+
+
 def test_dividing_by_zero():
     x = constant([1.0, -1.0, 0.0])
     np.testing.assert_array_equal(run(x / 0), [math.inf, -math.inf, math.nan])
