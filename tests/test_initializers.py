@@ -168,6 +168,11 @@ class TestRandomValues:
             op = kind(shape).op
             assert_allclose([op.attrs["low"], op.attrs["high"]], [-limit, limit])
 
+    @pytest.mark.parametrize(("shape", "n"), [((), 1), ((9,), 1), ((2, 3, 9), 6)])
+    def test_unit_scaling_divides_by_all_sizes_but_the_last(self, shape, n):
+        op = UniformUnitScaling()(shape).op
+        assert_allclose([op.attrs["low"], op.attrs["high"]], [-math.sqrt(3 / n), math.sqrt(3 / n)])
+
     @pytest.mark.parametrize("kind", [VarianceScaling(), contrib_scaling(), UniformUnitScaling()])
     def test_no_weights(self, kind):
         assert value(kind, (0, 3)).shape == (0, 3)
@@ -234,6 +239,7 @@ class TestOrthogonal:
         assert_allclose(gram, np.eye(len(gram)), atol=10 * np.finfo(dtype).eps)
 
     def test_gain(self):
+        assert Orthogonal()((4, 4)).op.type == "OrthogonalMatrix"
         sample = value(Orthogonal(gain=3.0), (4, 4))
         assert_allclose(sample @ sample.T, 9 * np.eye(4), atol=1e-5)
 
@@ -262,7 +268,7 @@ class TestConfigurations:
             (Constant([1, 2]), {"value": [1, 2], "dtype": "float32", "verify_shape": False}),
             (RandomUniform(1, 2, 3), {"minval": 1, "maxval": 2, "seed": 3, "dtype": "float32"}),
             (RandomNormal(seed=3), {"mean": 0.0, "stddev": 1.0, "seed": 3, "dtype": "float32"}),
-            (TruncatedNormal(1.0), {"mean": 1.0, "stddev": 1.0, "seed": None, "dtype": "float32"}),
+            (TruncatedNormal(), {"mean": 0.0, "stddev": 1.0, "seed": None, "dtype": "float32"}),
             (UniformUnitScaling(), {"factor": 1.0, "seed": None, "dtype": "float32"}),
             (Orthogonal(2.0), {"gain": 2.0, "seed": None, "dtype": "float32"}),
             (Identity(2.0), {"gain": 2.0, "dtype": "float32"}),

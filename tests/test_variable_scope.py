@@ -362,6 +362,10 @@ class TestInitialValues:
     def test_text(self):
         assert initial(get_variable("x", [2], dtype=string)).tolist() == [b"", b""]
 
+    def test_a_value_of_a_shape_known_late(self):
+        with pytest.raises(ValueError, match=r"'x': initial_value: expected a fully known shape"):
+            get_variable("x", initializer=placeholder(float32, [None]))
+
     def test_an_open_shape(self):
         x = get_variable("x", initializer=[1.0], validate_shape=False)
         assert x.shape.ndims is None

@@ -558,6 +558,7 @@ class TestInitialisation:
         Variable(1.0, name="x", collections=[GraphKeys.LOCAL_VARIABLES])
         report = report_uninitialized_variables()
         assert report.op.name == "report_uninitialized_variables"
+        assert report.op.type == "UninitializedNames"
         assert report.dtype.name == "string"
         assert report.sizes == (None,)
         session.run(w.initializer)
@@ -570,6 +571,7 @@ class TestInitialisation:
         assert assert_variables_initialized() is None
         v, w = Variable(1.0, name="v"), Variable(1.0, name="w")
         check = assert_variables_initialized()
+        assert check.type == "RequireInitialized"
         session.run(w.initializer)
         with pytest.raises(FailedPreconditionError, match="without a value: v\n"):
             session.run(check)

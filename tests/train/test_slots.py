@@ -85,7 +85,9 @@ def test_slots_are_global_and_not_trained():
 )
 def test_values(val, arguments, expected):
     w = Variable(np.float16([1.0, 2.0]))
-    result = initial(create_slot(w, val, "A", **arguments))
+    slot = create_slot(w, val, "A", **arguments)
+    assert slot.sizes == expected.shape
+    result = initial(slot)
     assert result.dtype == expected.dtype
     assert_array_equal(result, expected)
 
