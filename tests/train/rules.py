@@ -68,3 +68,16 @@ def run_steps(make, initial, grads, rate=0.1):
         for train_op in train_ops:
             session.run(train_op)
         return state(session, optimizer, w)
+
+
+def picture(graph, optimizer=None):
+    """All that an error must leave as it was."""
+    return (
+        [op.name for op in graph.get_operations()],
+        {key: list(graph.get_collection(key)) for key in graph.get_all_collection_keys()},
+        graph.unique_name("w", mark_as_used=False),
+        graph.unique_name("GradientDescent", mark_as_used=False),
+        graph.unique_name("Adam", mark_as_used=False),
+        list(graph.missing_gradients),
+        optimizer and (optimizer.get_slot_names(), optimizer.variables()),
+    )
