@@ -266,7 +266,7 @@ def test_a_variable_listed_twice_is_updated_twice(make):
         rate = 0.5 * np.sqrt(0.001) / 0.1
         first = [1.0, 2.0] - 0.5 * np.sign(grads[0])
         expected = first - rate * m / np.sqrt(v)
-        assert_allclose(twice["w"], expected, rtol=1e-6)
+        assert_allclose(twice["w"], expected, rtol=1e-4)  # but for epsilon
         assert_allclose(twice["beta1_power"], 0.81, rtol=1e-12)
     else:
         assert {name: value.tolist() for name, value in twice.items()} == {
