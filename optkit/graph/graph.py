@@ -300,12 +300,18 @@ class Graph:
 
         Raises:
             TypeError: `items` is no list, or an item no operation, tensor or variable.
+            ValueError: an item is of another graph.
+            KeyError: nothing has the name that an item is.
         """
-        if is_symbolic(items) or isinstance(items, Operation | str):
+        single = is_symbolic(items) or isinstance(items, Operation | str)
+        if single or not isinstance(items, Iterable):
             raise TypeError(f"{argument}: expected a list of operations, got {items!r}")
         ops: dict[Operation, None] = {}
         for item in items:
-            found = self.as_graph_element(item.op if isinstance(item, IndexedSlices) else item)
+            try:
+                found = self.as_graph_element(item.op if isinstance(item, IndexedSlices) else item)
+            except (TypeError, ValueError, KeyError) as error:
+                raise type(error)(f"{argument}: {error.args[0]}") from None
             ops[found.op if isinstance(found, Tensor) else found] = None
         return tuple(ops)
 

@@ -167,7 +167,7 @@ class Session:
                 )
             self._running = True
             try:
-                return self._run(fetches, {} if feed_dict is None else feed_dict)
+                return self._run(fetches, feed_dict or {})
             finally:
                 self._running = False
 
