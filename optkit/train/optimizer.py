@@ -201,7 +201,7 @@ class Optimizer:
                 loss = self._floating("loss", loss)
                 if grad_loss is not None:
                     grad_loss = self._floating("grad_loss", grad_loss)
-                variables = _variables_of(var_list)
+                variables = listed_variables(var_list)
                 for variable in variables:
                     self._floating("var_list", variable)
                 found = gradients(
@@ -385,7 +385,7 @@ class Optimizer:
 
     def _by_tape(self, loss: Callable[[], Any], var_list: Any, grad_loss: Any) -> list[_GradAndVar]:
         """Gradients of a callable loss: of the given variables, else of those that it reads."""
-        given = None if var_list is None else _variables_of(var_list)
+        given = None if var_list is None else listed_variables(var_list)
         with GradientTape() as tape:
             if given is not None:
                 tape.watch(given)
@@ -516,19 +516,24 @@ def _key(var: Any) -> Operation:
     return var.op  # type: ignore[no-any-return]
 
 
-def _variables_of(var_list: Any) -> list[Any]:
-    """The variables of a nesting, in order; the trainable ones for None."""
-    if var_list is None:
+def listed_variables(value: Any, argument: str = "var_list") -> list[Any]:
+    """The variables of a nesting, in order; the trainable ones for None.
+
+    Raises:
+        TypeError: an item is no Variable.
+        ValueError: there are none.
+    """
+    if value is None:
         variables: list[Any] = list(trainable_variables())
         where = "there are no trainable variables"
     else:
-        variables = list(_flat(var_list))
-        where = "var_list: expected variables, got none"
+        variables = list(_flat(value))
+        where = f"{argument}: expected variables, got none"
     if not variables:
         raise ValueError(where)
     for item in variables:
         if not is_symbolic(item):
-            raise TypeError(f"var_list: expected Variables, got {item!r} among them")
+            raise TypeError(f"{argument}: expected Variables, got {item!r} among them")
     return variables
 
 

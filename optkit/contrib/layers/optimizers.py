@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from optkit.ops.clip import clip_by_global_norm, global_norm
-
 from optkit import summary
 from optkit.dtypes import DType, float16, float32
 from optkit.errors import ValueOrTypeError
@@ -15,6 +13,7 @@ from optkit.global_step import assert_global_step, get_global_step
 from optkit.graph import GraphKeys, IndexedSlices, Operation, Tensor, get_default_graph, is_symbolic
 from optkit.initializers import Constant, Zeros
 from optkit.ops.array import ones_like
+from optkit.ops.clip import clip_by_global_norm, global_norm
 from optkit.ops.control import with_dependencies
 from optkit.ops.core import as_tensor
 from optkit.ops.elementary import exp, log, sqrt
@@ -27,7 +26,7 @@ from optkit.train.ftrl import FtrlOptimizer
 from optkit.train.gradient_descent import GradientDescentOptimizer
 from optkit.train.momentum import MomentumOptimizer
 from optkit.train.moving_averages import assign_moving_average
-from optkit.train.optimizer import Optimizer
+from optkit.train.optimizer import Optimizer, listed_variables
 from optkit.train.rmsprop import RMSPropOptimizer
 from optkit.train.transforms import (
     add_gradient_noise,
@@ -37,7 +36,6 @@ from optkit.train.transforms import (
     multiplied,
 )
 from optkit.variable_scope import get_variable, variable_scope
-from optkit.variables import trainable_variables
 from summaries import OPTIMIZER_SUMMARIES
 
 __all__ = [
@@ -143,7 +141,7 @@ def optimize_loss(
                     summary.tagged_scalar(
                         f"{scope}/learning_rate", rate if in_use is None else in_use
                     )
-            chosen = list(trainable_variables()) if variables is None else variables
+            chosen = listed_variables(variables, "variables")
             pairs = opt.compute_gradients(
                 loss, chosen, colocate_gradients_with_ops=colocate_gradients_with_ops
             )

@@ -72,6 +72,8 @@ def create_train_op(
     for method in ("compute_gradients", "apply_gradients"):
         if not callable(getattr(optimizer, method, None)):
             raise TypeError(f"optimizer: expected an Optimizer, got {optimizer!r} without {method}")
+    if isinstance(optimizer, type):
+        raise TypeError(f"optimizer: expected an instance, got the class {optimizer.__name__}")
     with graph.all_or_nothing():
         if global_step is _USE_GLOBAL_STEP or (type(global_step) is int and global_step == 0):
             global_step = get_or_create_global_step()
@@ -92,6 +94,8 @@ def create_train_op(
         )
         if transform_grads_fn is not None:
             pairs = as_pairs("transform_grads_fn's result", transform_grads_fn(pairs))
+            if not pairs:
+                raise ValueError("transform_grads_fn: expected it to return pairs, got none")
         if summarize_gradients:
             with graph.name_scope("summarize_grads"):
                 add_gradients_summaries(pairs)
