@@ -310,7 +310,8 @@ class FileWriter:
         """
         if not isinstance(graph, Graph):
             raise TypeError(f"graph: expected a Graph, got {graph!r}")
-        self._log.add_graph([_graph_node(operation) for operation in graph.get_operations()])
+        nodes = [_graph_node(operation) for operation in graph.get_operations()]
+        self._log.add_graph(nodes, global_step)
 
     def flush(self) -> None:
         """Return when everything added is in the file."""
