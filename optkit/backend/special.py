@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["erf", "erfc", "power"]
+__all__ = ["erf", "erfc", "power", "wide_dtype"]
 
 
 def erf(xp: Any, x: Any) -> Any:
@@ -45,3 +45,10 @@ def power(xp: Any, x: Any, y: Any) -> Any:
         if y == 1:
             return x
     return xp.power(x, y)
+
+
+def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype to add up in: float32 for the 16-bit floats, which would round and overflow."""
+    if dtype.kind not in "iu" and dtype.itemsize == 2:
+        return np.dtype(np.float32)
+    return dtype

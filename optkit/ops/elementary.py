@@ -369,7 +369,7 @@ def rint(xp: ArrayModule, x: Array) -> Array:
 @op("Round", types=REALS, differentiable=False)
 def round(xp: ArrayModule, x: Array) -> Array:
     """The whole number nearest to x, the even one of two; integers stay as they are."""
-    return xp.rint(x) if x.dtype.kind == "f" else x
+    return x if x.dtype.kind in "iu" else xp.rint(x)
 
 
 def _rounded(a: Any, decimals: int = 0) -> Tensor:

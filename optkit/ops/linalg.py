@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from optkit.backend.special import wide_dtype
 from optkit.dtypes import FLOATS, as_dtype, float32, int32, int64
 from optkit.graph import OPERATORS, Operation, Tensor, is_symbolic
 from optkit.ops.arguments import static_int, static_ints
@@ -38,8 +39,8 @@ def _product_shape(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
 
 def _product(xp: ArrayModule, a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
     dtype = a.dtype
-    if dtype == xp.float16:  # BLAS has no float16
-        a, b = a.astype(xp.float32), b.astype(xp.float32)
+    wide = wide_dtype(dtype)  # BLAS has no float16
+    a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
     return xp.matmul(a, b).astype(dtype, copy=False)
@@ -100,7 +101,7 @@ def matmul(
     Raises:
         ValueError: fewer than two axes, unequal inner sizes, or a matrix both transposed and
             adjoint.
-        TypeError: the dtypes differ, or are not float16, float32, float64, int32 or int64.
+        TypeError: the dtypes differ, or are neither floats nor int32 nor int64.
     """
     for letter, transpose, adjoint in (
         ("a", transpose_a, adjoint_a),

@@ -254,7 +254,7 @@ def floor_div(xp: ArrayModule, x: Array, y: Array) -> Array:
         InvalidArgumentError: when run, an integer is divided by 0.
     """
     _refuse_zero_divisor(xp, y)
-    return xp.floor(x / y) if x.dtype.kind == "f" else x // y
+    return x // y if x.dtype.kind in "iu" else xp.floor(x / y)
 
 
 @op("FloorMod", broadcasts=True, types=REALS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optkit.dtypes import FLOATS, float16, float32, float64
+from optkit.backend.special import wide_dtype
+from optkit.dtypes import FLOATS, bfloat16, float16, float32, float64
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
 from optkit.ops.array import shape, squeeze
@@ -194,10 +195,9 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor]:
 @op("BiasAddGrad", types=REALS, shape=lambda inputs, _: inputs[1].sizes)
 def _bias_add_grad(xp: ArrayModule, dy: Array, bias: Array, *, data_format: str) -> Array:
     """dy summed over all axes but the channels', in the shape of the bias."""
-    wide = xp.float32 if dy.dtype == xp.float16 else dy.dtype
     axis = _channel_axis(data_format) % dy.ndim
     axes = tuple(i for i in range(dy.ndim) if i != axis)
-    return xp.sum(dy, axis=axes, dtype=wide).astype(dy.dtype, copy=False)
+    return xp.sum(dy, axis=axes, dtype=wide_dtype(dy.dtype)).astype(dy.dtype, copy=False)
 
 
 @_bias_add_grad.gradient
@@ -239,8 +239,7 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ten
 
 @op("L2Loss", types=FLOATS, shape=())
 def _l2_loss(xp: ArrayModule, t: Array) -> Array:
-    wide = t.astype(xp.float32) if t.dtype == xp.float16 else t
-    flat = wide.reshape(-1)
+    flat = t.astype(wide_dtype(t.dtype), copy=False).reshape(-1)
     return (xp.dot(flat, flat) / 2).astype(t.dtype)
 
 
@@ -259,12 +258,12 @@ def l2_normalize(
 ) -> Tensor:
     """x/√max(Σ x², epsilon) over the axes, all if None; `dim` is their older name.
 
-    float16 is computed in float32, where the default epsilon is not 0.
+    16-bit floats are computed in float32, where the default epsilon is not 0.
     """
     axis = one_of("axis", axis, "dim", dim)
     with get_default_graph().name_scope(name or "l2_normalize"):
         tensor = as_tensor(x, None, "x")
-        wide = cast(tensor, float32) if tensor.dtype is float16 else tensor
+        wide = cast(tensor, float32) if tensor.dtype in (float16, bfloat16) else tensor
         total = reduce_sum(square(wide), axis, keepdims=True)
         return cast(wide * rsqrt(maximum(total, epsilon)), tensor.dtype)  # type: ignore[no-any-return]
 
@@ -277,7 +276,7 @@ def moments(
     keep_dims: Any = None,
     keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean and the variance over the axes; float16 is computed in float32.
+    """The mean and the variance over the axes; 16-bit floats are computed in float32.
 
     Args:
         x: floats.
@@ -290,7 +289,7 @@ def moments(
     kept = bool(one_of("keepdims", keepdims, "keep_dims", keep_dims))
     with get_default_graph().name_scope(name or "moments"):
         tensor = as_tensor(x, None, "x")
-        wide = cast(tensor, float32) if tensor.dtype is float16 else tensor
+        wide = cast(tensor, float32) if tensor.dtype in (float16, bfloat16) else tensor
         mean = reduce_mean(wide, axes, keepdims=True, name="mean")
         # TF holds the mean constant here, which is right only for first derivatives.
         difference = squared_difference(wide, mean)

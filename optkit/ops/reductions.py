@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from optkit.backend.special import wide_dtype
 from optkit.dtypes import FLOATS, DType, as_dtype, bool_, int64
 from optkit.errors import InvalidArgumentError
 from optkit.graph import OPERATORS, Operation, Tensor
@@ -91,9 +92,8 @@ def built(
 
 
 def total_of(xp: ArrayModule, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    """The sum, added up in float32 for float16, which would round and overflow."""
-    wide = xp.float32 if x.dtype == xp.float16 else x.dtype
-    return xp.sum(x, axis=axis, dtype=wide, keepdims=keepdims)
+    """The sum, for 16-bit floats in float32."""
+    return xp.sum(x, axis=axis, dtype=wide_dtype(x.dtype), keepdims=keepdims)
 
 
 @op("Spread", accepts={"x": REALS}, shape=lambda inputs, _: inputs[1].sizes)
@@ -102,8 +102,8 @@ def _spread(
 ) -> Array:
     """y, a reduction of x, repeated to x's shape; divided by how often if `mean`."""
     if mean:
-        wide = xp.float32 if y.dtype == xp.float16 else y.dtype  # the count may exceed float16
-        y = (y.astype(wide) / max(1, x.size // max(1, y.size))).astype(y.dtype)
+        # The count may exceed float16.
+        y = (y.astype(wide_dtype(y.dtype)) / max(1, x.size // max(1, y.size))).astype(y.dtype)
     if not keepdims:
         y = y.reshape(reduced_sizes(x.shape, {"axis": axis, "keepdims": True}))
     return xp.broadcast_to(y, x.shape)
@@ -198,7 +198,7 @@ def reduce_std(
 
 @op("Prod", types=REALS, shape=reduced_shape)
 def _prod(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    wide = xp.float32 if x.dtype == xp.float16 else x.dtype
+    wide = wide_dtype(x.dtype)
     return xp.prod(x, axis=axis, dtype=wide, keepdims=keepdims).astype(x.dtype, copy=False)
 
 
@@ -213,7 +213,7 @@ def _product_of_others(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | Non
     axes = range(x.ndim) if axis is None else [each % x.ndim for each in axis]
     order = [i for i in range(x.ndim) if i not in axes] + list(axes)
     kept = [x.shape[i] for i in order[: x.ndim - len(axes)]]
-    wide = xp.float32 if x.dtype == xp.float16 else x.dtype
+    wide = wide_dtype(x.dtype)
     rows = x.transpose(order).reshape(*kept, math.prod(x.shape[i] for i in axes)).astype(wide)
     ones = xp.ones((*kept, 1), wide)
     before = xp.cumprod(xp.concatenate([ones, rows[..., :-1]], -1), -1)
@@ -257,11 +257,11 @@ def extreme(
 
 
 def lowest(dtype: Any) -> Any:
-    return -math.inf if dtype.kind == "f" else as_dtype(dtype).min
+    return as_dtype(dtype).min if dtype.kind in "iu" else -math.inf
 
 
 def _highest(dtype: Any) -> Any:
-    return math.inf if dtype.kind == "f" else as_dtype(dtype).max
+    return as_dtype(dtype).max if dtype.kind in "iu" else math.inf
 
 
 @op("Max", types=REALS, shape=reduced_shape)
@@ -445,7 +445,7 @@ def _find(finder: Any, x: Any, axis: Any, output_type: Any, name: str | None) ->
 
 @op("Cumsum", types=REALS)
 def _cumsum(xp: ArrayModule, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
-    wide = xp.float32 if x.dtype == xp.float16 else x.dtype
+    wide = wide_dtype(x.dtype)
     rows = xp.flip(x, axis) if reverse else x
     if exclusive:
         rows = xp.moveaxis(rows, axis, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from optkit.backend.special import wide_dtype
 from optkit.dtypes import FLOATS
 from optkit.graph import Operation, Tensor
 from optkit.ops.arguments import one_of
@@ -27,9 +28,8 @@ __all__ = ["log_softmax", "reduce_logsumexp", "softmax"]
 def shifted_exponentials(
     xp: ArrayModule, x: Array, axis: int | tuple[int, ...] | None
 ) -> tuple[Array, Array, Array]:
-    """x - max(x), its exponential, and the sum of that, over the axes; in float32 for float16."""
-    if x.dtype == xp.float16:
-        x = x.astype(xp.float32)
+    """x - max(x), its exponential, and the sum of that, over the axes; in float32 for 16 bits."""
+    x = x.astype(wide_dtype(x.dtype), copy=False)
     shifted = x - xp.max(x, axis=axis, keepdims=True)
     e = xp.exp(shifted)
     return shifted, e, xp.sum(e, axis=axis, keepdims=True)

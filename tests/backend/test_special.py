@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from optkit.backend.special import erf, erfc, power
+from optkit.backend.special import erf, erfc, power, wide_dtype
 
 # Abramowitz and Stegun, Handbook of Mathematical Functions, table 7.1.
 ERF = {0.0: 0.0, 0.5: 0.5204998778, 1.0: 0.8427007929, 1.5: 0.9661051465, 2.0: 0.9953222650}
@@ -51,3 +51,17 @@ def test_power_of_one_exponent_is_that_of_many(exponent):
 def test_power_keeps_the_dtype(exponent):
     for dtype in ("float16", "float32", "int8", "int32"):
         assert power(np, np.ones(3, dtype), np.array(exponent, dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        ("float16", "float32"),
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("int16", "int16"),
+        ("int8", "int8"),
+    ],
+)
+def test_what_sums_are_made_in(dtype, wide):
+    assert wide_dtype(np.dtype(dtype)) == wide
