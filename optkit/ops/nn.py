@@ -84,13 +84,13 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, None]:
 
 @op("LeakyRelu", types=FLOATS)
 def _leaky_relu(xp: ArrayModule, features: Array, *, alpha: float) -> Array:
-    return xp.where(features > 0, features, alpha * features)
+    return xp.where(features > 0, features, features.dtype.type(alpha) * features)
 
 
 @op("LeakyReluGrad", types=FLOATS)
 def _leaky_relu_grad(xp: ArrayModule, dy: Array, x: Array, *, alpha: float) -> Array:
     """dy where x > 0, else alpha·dy."""
-    return xp.where(x > 0, dy, alpha * dy)
+    return xp.where(x > 0, dy, dy.dtype.type(alpha) * dy)
 
 
 @_leaky_relu.gradient
@@ -133,8 +133,10 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 @op("Selu", types=FLOATS)
 def selu(xp: ArrayModule, features: Array) -> Array:
     """λ·x where x > 0, else λ·α·(eˣ - 1), the constants of Klambauer et al., 2017."""
-    negative = (_SELU_SCALE * _SELU_ALPHA) * xp.expm1(features)
-    return xp.where(features > 0, _SELU_SCALE * features, negative)
+    scale, steep = (
+        features.dtype.type(value) for value in (_SELU_SCALE, _SELU_SCALE * _SELU_ALPHA)
+    )
+    return xp.where(features > 0, scale * features, steep * xp.expm1(features))
 
 
 @selu.gradient
