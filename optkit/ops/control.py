@@ -380,6 +380,9 @@ def case(
 
 
 def _passed_on(value: Any) -> Any:
+    """A value as something that was built here."""
+    if value is None:
+        return no_op()
     return group(value) if isinstance(value, Operation) else identity(value)
 
 
@@ -389,7 +392,7 @@ def _choose(first: list[Tensor], functions: list[Callable[[], Any]], strict: boo
         # Without a default this one has been checked to hold; the check runs before it does.
         with get_default_graph().control_dependencies([first[0].op] if first else []):
             result = _unpacked(functions[0](), strict)
-            return _mapped(lambda x: x if x is None else _passed_on(x), result)
+            return _mapped(_passed_on, result)
     return cond(
         first[0], functions[0], lambda: _choose(first[1:], functions[1:], strict), strict=strict
     )

@@ -14,7 +14,7 @@ from optkit.gradients import gradients
 from optkit.graph import IndexedSlices, Operation, Tensor
 from optkit.ops import state
 from optkit.ops.array import identity, placeholder
-from optkit.ops.control import case, cond, group, no_op, tuple_, with_dependencies
+from optkit.ops.control import case, cond, group, merge, no_op, tuple_, with_dependencies
 from optkit.ops.core import constant
 from optkit.ops.indexing import gather
 from optkit.ops.math import check_numerics
@@ -390,6 +390,12 @@ def test_eager_cond_calls_one_function():
             cond(1, no_op, no_op)
 
 
+def test_eager_merge_chooses():
+    with eager():
+        assert merge(constant(True), constant(1.0), constant(2.0)).numpy() == 1
+        assert merge(constant(False), constant(1.0), constant(2.0)).numpy() == 2
+
+
 def test_eager_case_takes_the_first_that_holds():
     with eager():
         pairs = [(constant(False), lambda: 1.0), (constant(True), lambda: constant(2.0))]
@@ -443,11 +449,13 @@ def test_case_of_one_pair(session):
     p = placeholder("bool", [])
     value = case([(p, lambda: [constant(1.0)])])
     done = case([(p, lambda: group(state.assign(a.op, 1.0)))])
+    nothing = case([(p, lambda: None)])
     assert session.run(value, {p: True}) == 1
     with pytest.raises(InvalidArgumentError, match="none of the 1 predicates holds"):
         session.run(value, {p: False})
-    with pytest.raises(InvalidArgumentError, match="none of the 1 predicates holds"):
-        session.run(done, {p: False})
+    for op in (done, nothing):
+        with pytest.raises(InvalidArgumentError, match="none of the 1 predicates holds"):
+            session.run(op, {p: False})
     assert session.run(a) == 0
     session.run(done, {p: True})
     assert session.run(a) == 1
