@@ -279,6 +279,9 @@ class TensorOperators:
     def __iter__(self) -> Iterator[Any]:
         self._refuse("iterating", "use optkit.unstack(x), or Session.run")
 
+    def __contains__(self, item: object) -> bool:
+        self._refuse("`in`", "use optkit.reduce_any(optkit.equal(x, item)), or Session.run")
+
     def __len__(self) -> int:
         self._refuse("len()", "use x.shape[0] for the static size or optkit.shape(x)[0]")
 

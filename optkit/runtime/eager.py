@@ -141,6 +141,9 @@ class EagerTensor(Tensor):
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
+    def __contains__(self, item: object) -> bool:
+        return item in self.numpy()
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(self.numpy(), dtype)
 
