@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from optkit.backend.segments import groups, merge_rows
+
 __all__ = ["scatter_rows", "to_numpy"]
 
 
@@ -16,6 +18,8 @@ def to_numpy(array: Any) -> np.ndarray[Any, Any]:
 
 def scatter_rows(xp: Any, current: Any, indices: Any, updates: Any, mode: str) -> Any:
     """A copy of `current` whose rows `indices` are changed by `updates`, one after the other.
+
+    What is added or subtracted is added up for each row first.
 
     Args:
         xp: numpy or cupy.
@@ -28,6 +32,11 @@ def scatter_rows(xp: Any, current: Any, indices: Any, updates: Any, mode: str) -
     rows = indices.reshape(-1)
     values = xp.broadcast_to(updates, indices.shape + current.shape[1:])
     values = values.reshape(rows.shape + current.shape[1:])
+    if mode in ("add", "sub"):
+        merged = merge_rows(xp, values, rows)
+        old = result[merged.rows]
+        result[merged.rows] = old + merged.values if mode == "add" else old - merged.values
+        return result
     if xp is np:
         if mode == "update":
             result[rows] = values
@@ -38,8 +47,6 @@ def scatter_rows(xp: Any, current: Any, indices: Any, updates: Any, mode: str) -
 
 
 _UFUNC_AT: dict[str, Any] = {
-    "add": np.add,
-    "sub": np.subtract,
     "mul": np.multiply,
     "div": np.true_divide,
     "min": np.minimum,
@@ -56,10 +63,8 @@ def _scatter_sorted(xp: Any, result: Any, rows: Any, values: Any, mode: str) -> 
         return result
     order = xp.argsort(rows, kind="stable")
     ranked = rows[order]
-    starts = xp.concatenate([xp.ones(1, bool), ranked[1:] != ranked[:-1]])
-    position = xp.arange(rows.size)
-    first = xp.maximum.accumulate(xp.where(starts, position, 0))
-    occurrence = position - first
+    heads, group = groups(xp, ranked)
+    occurrence = xp.arange(rows.size) - heads[group]
     for turn in range(int(occurrence.max()) + 1):
         chosen = occurrence == turn
         picked, change = ranked[chosen], values[order[chosen]]
@@ -68,6 +73,6 @@ def _scatter_sorted(xp: Any, result: Any, rows: Any, values: Any, mode: str) -> 
         elif mode in ("min", "max"):
             result[picked] = getattr(xp, f"{mode}imum")(result[picked], change)
         else:
-            operation = {"add": xp.add, "sub": xp.subtract, "mul": xp.multiply}.get(mode)
-            result[picked] = (operation or xp.true_divide)(result[picked], change)
+            operation = xp.multiply if mode == "mul" else xp.true_divide
+            result[picked] = operation(result[picked], change)
     return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Merged", "merge_rows", "segment_sum"]
+__all__ = ["Merged", "groups", "merge_rows", "segment_sum"]
 
 
 class Merged(NamedTuple):
@@ -39,7 +39,7 @@ def segment_sum(xp: Any, values: Any, rows: Any, count: int) -> Any:
     if rows.size:
         order = xp.argsort(rows, kind="stable")
         ranked = rows[order]
-        heads, group = _groups(xp, ranked)
+        heads, group = groups(xp, ranked)
         result[ranked[heads]] = _sums(xp, values[order], heads, group)
     return result
 
@@ -57,7 +57,7 @@ def merge_rows(xp: Any, values: Any, rows: Any) -> Merged:
         return Merged(values, rows, place)
     order = xp.argsort(rows, kind="stable")
     ranked = rows[order]
-    heads, group = _groups(xp, ranked)
+    heads, group = groups(xp, ranked)
     if heads.size == rows.size:
         return Merged(values, rows, place)
     sums = _sums(xp, values[order], heads, group)
@@ -69,7 +69,7 @@ def merge_rows(xp: Any, values: Any, rows: Any) -> Merged:
     return Merged(sums[first], ranked[heads][first], place)
 
 
-def _groups(xp: Any, ranked: Any) -> tuple[Any, Any]:
+def groups(xp: Any, ranked: Any) -> tuple[Any, Any]:
     """Of sorted numbers: where each group starts, and the group of each."""
     starts = xp.concatenate([xp.ones(1, bool), ranked[1:] != ranked[:-1]])
     return xp.flatnonzero(starts), xp.cumsum(starts) - 1
