@@ -12,9 +12,9 @@ from optkit.errors import InvalidArgumentError
 from optkit.graph import IndexedSlices, Kind, Operation, Tensor
 from optkit.ops.core import Array, ArrayModule
 from optkit.ops.state import check_indices
-from optkit.shapes import Shape
+from optkit.shapes import Shape, TensorShape
 
-__all__ = ["UPDATE", "Equation", "try_equation", "update"]
+__all__ = ["UPDATE", "Equation", "changed_rows", "try_equation", "update"]
 
 
 class Equation(Protocol):
@@ -35,7 +35,20 @@ def _infer(_: Sequence[Tensor], attrs: Mapping[str, Any]) -> Sequence[tuple[DTyp
     return [(attrs["dtype"], attrs["shape"])]
 
 
-def _kernel(
+def _kernel(xp: ArrayModule, *arrays: Array, count: int, **attrs: Any) -> tuple[Array, ...]:
+    """New values of the variable and its slots; see `changed_rows`."""
+    indices, news = changed_rows(xp, *arrays, count=count, **attrs)
+    if indices is None:
+        return news
+    merged = []
+    for current, new in zip(arrays[:count], news, strict=True):
+        whole = current.copy()
+        whole[indices] = new
+        merged.append(whole)
+    return tuple(merged)
+
+
+def changed_rows(
     xp: ArrayModule,
     *arrays: Array,
     equation: Equation,
@@ -44,10 +57,10 @@ def _kernel(
     rows: str,
     variable: str,
     **_: Any,
-) -> tuple[Array, ...]:
-    """New values of the variable and its slots.
+) -> tuple[Array | None, tuple[Array, ...]]:
+    """The row numbers that an update changes, and the new rows of the variable and its slots.
 
-    `arrays` holds `count` current values, the gradient (for rows, its values and their row
+    The row numbers are None, and the rows whole arrays, when all of them change. `arrays` holds `count` current values, the gradient (for rows, its values and their row
     numbers, without duplicates) and the hyper-parameters.
     """
     currents, rest = arrays[:count], arrays[count:]
@@ -57,6 +70,12 @@ def _kernel(
     else:
         gradient, indices, values = rest[0], rest[1], rest[2:]
         check_indices(xp, indices, currents[0].shape[0], f"the gradient of variable {variable!r}")
+    expected = currents[0].shape if indices is None else indices.shape + currents[0].shape[1:]
+    if gradient.shape != expected:
+        raise InvalidArgumentError(
+            f"the gradient of variable {variable!r}: expected shape {TensorShape(expected)}, got "
+            f"{TensorShape(gradient.shape)}"
+        )
     dtype = currents[0].dtype
     # Half precision loses small epsilons and rates; the arithmetic is done in float32.
     wide = xp.dtype(xp.float32) if dtype.itemsize == 2 else dtype
@@ -67,29 +86,19 @@ def _kernel(
         full = xp.zeros(currents[0].shape, gradient.dtype)
         full[indices] = gradient
         gradient, indices = full, None
-    if gradient.shape[1:] != currents[0].shape[1:] or (
-        indices is None and gradient.shape != currents[0].shape
-    ):
-        raise InvalidArgumentError(
-            f"the gradient of variable {variable!r}: expected shape {currents[0].shape}, got "
-            f"{gradient.shape}"
-        )
     chosen = currents if indices is None else [current[indices] for current in currents]
     w, *slots = [array.astype(wide, copy=False) for array in chosen]
     result = equation(xp, w, gradient.astype(wide, copy=False), *slots, **scalars)
-    news = result if isinstance(result, tuple | list) else (result,)
+    news = [xp.asarray(new) for new in (result if isinstance(result, tuple | list) else (result,))]
+    if [new.shape for new in news] != [current.shape for current in chosen]:
+        raise InvalidArgumentError(
+            f"the equation of variable {variable!r}: expected {count} arrays of shape "
+            f"{TensorShape(w.shape)}, got {', '.join(str(TensorShape(new.shape)) for new in news)}"
+        )
     stored = tuple(
-        xp.asarray(new).astype(current.dtype, copy=False)
-        for current, new in zip(currents, news, strict=True)
+        new.astype(current.dtype, copy=False) for current, new in zip(currents, news, strict=True)
     )
-    if indices is None:
-        return stored
-    merged = []
-    for current, new in zip(currents, stored, strict=True):
-        whole = current.copy()
-        whole[indices] = new
-        merged.append(whole)
-    return tuple(merged)
+    return indices, stored
 
 
 def try_equation(equation: Equation, variable: Operation, count: int, hyper: Sequence[str]) -> None:
