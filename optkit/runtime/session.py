@@ -25,10 +25,13 @@ from optkit.graph import (
     push_default_session,
     remove_default_session,
 )
+from optkit.runtime.arenas import Arenas
 from optkit.runtime.config import ConfigProto
 from optkit.runtime.execution import Run, handed_out, uninitialized
 from optkit.runtime.fetches import as_feeds, unpack
+from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
+from optkit.runtime.program import Program, compiled
 
 __all__ = ["InteractiveSession", "Session"]
 
@@ -70,6 +73,8 @@ class Session:
         self._state: dict[Operation, Any] = {}
         self._entropy = secrets.randbits(63)
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._programs: dict[Plan, Program | None] = {}
+        self._arenas = Arenas()
         self._lock = threading.RLock()
         self._closed = False
         self._running = False
@@ -99,6 +104,8 @@ class Session:
             self._closed = True
             self._state.clear()
             self._plans.clear()
+            self._programs.clear()
+            self._arenas = Arenas()
 
     def as_default(self) -> Any:
         """Make this the session of `Tensor.eval` and `Operation.run`, inside a `with`."""
@@ -176,13 +183,29 @@ class Session:
         rebuild = unpack(self._graph, fetches, elements)
         feeds = as_feeds(self._graph, self._backend, feed_dict)
         plan = self._plan(elements, list(feeds))
-        run = Run(
-            self._graph, self._backend, plan, self._state, self._entropy, list(feeds.values())
-        )
-        results = rebuild(run.compute())
-        # One call into C, so that no signal handler can run in the middle of it.
-        self._state.update(run.written)
+        return rebuild(self._results(plan, list(feeds.values())))
+
+    def _results(self, plan: Plan, fed: list[Any]) -> list[Any]:
+        """Run a plan: as a program where that pays and works, else by the reference."""
+        program = self._program(plan)
+        if program is not None:
+            try:
+                return program(self._state, self._arenas, self._entropy, fed)
+            except Exception:  # noqa: BLE001 - nothing has changed, and the reference tells more
+                pass
+        run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
+        results = run.compute()
+        with HeldBack():
+            self._arenas.commit(self._state, run.written)
         return results
+
+    def _program(self, plan: Plan) -> Program | None:
+        if plan not in self._programs:
+            self._programs[plan] = compiled(plan, self._backend)
+            program = self._programs[plan]
+            # Most plans that write nothing in place, such as initialisers, run once.
+            return program if program is not None and program.in_place else None
+        return self._programs[plan]
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -230,7 +253,8 @@ class Session:
             self._warn_of_frozen_schedule(plan)
             self._plans[key] = plan
             if len(self._plans) > _PLANS:
-                self._plans.popitem(last=False)
+                _, dropped = self._plans.popitem(last=False)
+                self._programs.pop(dropped, None)
         else:
             self._plans.move_to_end(key)
         return plan

@@ -211,7 +211,7 @@ class GradientTape:
         return _rebuilt(sources, iter(found))
 
     def _producer(self) -> Any:
-        """From a tensor to what the tape remembers of it; an operation without inputs if nothing."""
+        """From a tensor to the operation that the tape remembers, else to one without inputs."""
         made: dict[Tensor, Operation] = dict(self._records)
 
         def producer(tensor: Tensor) -> Operation:

@@ -1,0 +1,149 @@
+"""Arenas: variables of one kind side by side in one buffer, so that one kernel updates them all.
+
+A variable in an arena is an ordinary variable whose array is a view of the buffer. Members start
+at multiples of 64 bytes. A buffer is never reallocated: what joins later gets one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optkit.graph import Operation
+
+__all__ = ["Arenas", "Member", "Span"]
+
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """Where a variable lives: `size` elements of `buffer` from `start` on; `view` writes them."""
+
+    buffer: np.ndarray[Any, Any]
+    start: int
+    size: int
+    view: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """A stretch of consecutive members, the same in each column.
+
+    Attributes:
+        columns: the flat arrays, the variables' first and then each slot's.
+        rows: which of the variables it holds, with their place in it: (index, start, stop).
+    """
+
+    columns: tuple[np.ndarray[Any, Any], ...]
+    rows: tuple[tuple[int, int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Elements, padding included."""
+        return self.columns[0].size
+
+
+class Arenas:
+    """The arenas of a session."""
+
+    def __init__(self) -> None:
+        self.members: dict[Operation, Member] = {}
+
+    def place(self, ops: Sequence[Operation], state: MutableMapping[Operation, Any]) -> None:
+        """Put those variables that are in no arena yet into one of their own, in this order.
+
+        Their arrays in `state` become read-only views of it.
+        """
+        fresh = [op for op in dict.fromkeys(ops) if op not in self.members]
+        if not fresh:
+            return
+        arrays = [state[op] for op in fresh]
+        dtype = arrays[0].dtype
+        unit = max(1, _ALIGNMENT // dtype.itemsize)
+        starts, total = [], 0
+        for array in arrays:
+            starts.append(total)
+            total += -(-array.size // unit) * unit
+        buffer = _aligned(total, dtype)
+        for op, array, start in zip(fresh, arrays, starts, strict=True):
+            stop = start + array.size
+            padding = buffer[stop : start + -(-array.size // unit) * unit]
+            # Accumulators must stay above zero in the padding too.
+            padding[...] = max(array.flat[0], 0) if array.size else 0
+            view = buffer[start:stop].reshape(array.shape)
+            view[...] = array
+            self.members[op] = Member(buffer, start, array.size, view)
+            state[op] = _read_only(view)
+
+    def spans(self, columns: Sequence[Sequence[Operation]]) -> list[Span]:
+        """The stretches in which the members of all columns follow each other."""
+        spans: list[Span] = []
+        run: list[int] = []
+        for i in range(len(columns[0])):
+            if run and not self._follows(columns, run[-1], i):
+                spans.append(self._span(columns, run))
+                run = []
+            run.append(i)
+        spans.append(self._span(columns, run))
+        return spans
+
+    def _follows(self, columns: Sequence[Sequence[Operation]], before: int, after: int) -> bool:
+        for column in columns:
+            first, second = self.members[column[before]], self.members[column[after]]
+            unit = max(1, _ALIGNMENT // first.buffer.dtype.itemsize)
+            gap = second.start - first.start
+            if first.buffer is not second.buffer or gap != -(-first.size // unit) * unit:
+                return False
+        return True
+
+    def _span(self, columns: Sequence[Sequence[Operation]], run: Sequence[int]) -> Span:
+        arrays = []
+        for column in columns:
+            first, last = self.members[column[run[0]]], self.members[column[run[-1]]]
+            arrays.append(first.buffer[first.start : last.start + last.size])
+        origin = self.members[columns[0][run[0]]].start
+        rows = []
+        for i in run:
+            member = self.members[columns[0][i]]
+            rows.append((i, member.start - origin, member.start - origin + member.size))
+        return Span(tuple(arrays), tuple(rows))
+
+    def commit(
+        self, state: MutableMapping[Operation, Any], written: Mapping[Operation, Any]
+    ) -> None:
+        """Make `written` the state; what is in an arena is written there.
+
+        The caller holds interrupts back: this must not stop half-way.
+        """
+        if not self.members:
+            state.update(written)
+            return
+        moved = {}
+        for op, value in written.items():
+            member = self.members.get(op)
+            if member is None:
+                moved[op] = value
+            elif member.view.shape == value.shape:
+                np.copyto(member.view, value)
+            else:
+                # The variable's shape is open and has changed: it leaves the arena.
+                del self.members[op]
+                moved[op] = value
+        state.update(moved)
+
+
+def _aligned(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An uninitialised array that starts at a multiple of the alignment."""
+    raw = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
+    shift = -raw.ctypes.data % _ALIGNMENT
+    return raw[shift : shift + size * dtype.itemsize].view(dtype)
+
+
+def _read_only(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    shown = view.view()
+    shown.flags.writeable = False
+    return shown

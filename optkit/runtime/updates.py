@@ -1,0 +1,237 @@
+"""The optimizer updates of a plan, grouped so that one kernel does many, and done in place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from optkit.backend.fused import FusedUpdate, UntraceableError
+from optkit.errors import InvalidArgumentError
+from optkit.graph import Operation
+from optkit.ops.update import changed_rows
+from optkit.runtime.arenas import Arenas, Span
+from optkit.runtime.plan import Plan, Step
+from optkit.shapes import TensorShape
+
+__all__ = ["DenseGroup", "Part", "RowUpdate", "dense_groups", "row_updates"]
+
+
+@dataclass(eq=False)
+class Part:
+    """A span of a group, its gradients' places, and the buffer they are gathered in.
+
+    A span of one variable takes its gradient as it is and has no buffer.
+    """
+
+    span: Span
+    places: tuple[int, ...]
+    variables: tuple[Operation, ...]
+    views: tuple[np.ndarray[Any, Any], ...]
+    buffer: np.ndarray[Any, Any] | None
+
+    def slot(self, i: int) -> np.ndarray[Any, Any]:
+        """Where the i-th gradient goes in the buffer, in its variable's shape."""
+        assert self.buffer is not None
+        _, start, stop = self.span.rows[i]
+        return self.buffer[start:stop].reshape(self.views[i].shape)
+
+
+@dataclass(eq=False)
+class DenseGroup:
+    """Dense updates by one equation with the same hyper-parameters.
+
+    Attributes:
+        steps: the updates.
+        hyper: the places of the hyper-parameters.
+        scale: the place of a factor that all gradients share, or None.
+        gradients: the places of the gradients, before the factor.
+        absorbed: the steps that multiply by the factor, which the kernel does instead.
+        number: the NumPy scalar type of the arithmetic.
+    """
+
+    steps: list[Step]
+    hyper: tuple[int, ...]
+    scale: int | None = None
+    gradients: list[int] = field(default_factory=list)
+    absorbed: list[Step] = field(default_factory=list)
+    number: Any = None
+    kernel: FusedUpdate | None = None
+    parts: list[Part] = field(default_factory=list)
+
+    def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
+        """Put the variables and slots into arenas, and compile."""
+        columns = list(zip(*(step.op.variables for step in self.steps), strict=True))
+        for column in columns:
+            arenas.place(column, state)
+        self.parts = []
+        for span in arenas.spans(columns):
+            chosen = [self.steps[i].op.variables[0] for i, _, _ in span.rows]
+            single = len(chosen) == 1
+            buffer = None if single else np.zeros(span.size, span.columns[0].dtype)
+            self.parts.append(
+                Part(
+                    span,
+                    tuple(self.gradients[i] for i, _, _ in span.rows),
+                    tuple(chosen),
+                    tuple(arenas.members[op].view for op in chosen),
+                    buffer,
+                )
+            )
+            assert self.kernel is not None
+            self.kernel.prepare(span.columns[0].dtype, span.size)
+
+    def numbers(self, *values: Any) -> list[Any]:
+        """The hyper-parameters as scalars of the arithmetic's type."""
+        return [self.number(value) for value in values]
+
+    def apply(self, part: Part, gradient: np.ndarray[Any, Any], numbers: Sequence[Any]) -> None:
+        """Update a part in place."""
+        assert self.kernel is not None
+        self.kernel(part.span.columns, gradient, numbers)
+
+
+def dense_groups(plan: Plan, readers: Counter[int]) -> list[DenseGroup]:
+    """The dense updates that can be fused.
+
+    `readers` counts who takes each place; a product that a group absorbs is taken off.
+    """
+    groups: dict[Any, DenseGroup] = {}
+    for step in plan.steps:
+        if step.op.kind.name == "Update" and _is_regular(step, readers):
+            attrs = step.op.attrs
+            key = attrs["equation"], attrs["dtype"], step.inputs[1:]
+            groups.setdefault(key, DenseGroup([], step.inputs[1:])).steps.append(step)
+    producers = {place: step for step in plan.steps for place in step.outputs}
+    kept = []
+    for group in groups.values():
+        group.gradients = [step.inputs[0] for step in group.steps]
+        _take_out_factor(group, producers, readers)
+        try:
+            group.kernel = _kernel(group)
+        except UntraceableError:
+            continue
+        dtype = group.steps[0].op.attrs["dtype"]
+        group.number = np.float32 if dtype.size == 2 else dtype.as_numpy_dtype
+        for product in group.absorbed:
+            readers.subtract(product.inputs)
+        kept.append(group)
+    return kept
+
+
+def _is_regular(step: Step, readers: Counter[int]) -> bool:
+    """Whether the variable and its slots are alike, and nobody asks for the new value."""
+    op = step.op
+    handle = op.variables[0].outputs[0]
+    return (
+        op.attrs["rows"] == "none"
+        and handle.shape.is_fully_defined()
+        and all(
+            slot.outputs[0].shape == handle.shape and slot.outputs[0].dtype is handle.dtype
+            for slot in op.variables
+        )
+        and len(set(op.variables)) == len(op.variables)
+        and not any(readers[place] for place in step.outputs if place is not None)
+    )
+
+
+def _take_out_factor(
+    group: DenseGroup, producers: dict[int | None, Step], readers: Counter[int]
+) -> None:
+    """Find the factor that clipping multiplies all gradients by."""
+    products = [producers.get(place) for place in group.gradients]
+    factors = set()
+    for product, place in zip(products, group.gradients, strict=True):
+        if product is None or product.op.kind.name != "Mul" or readers[place] != 1:
+            return
+        x, factor = product.op.inputs
+        if factor.sizes != () or x.shape != product.op.outputs[0].shape:
+            return
+        factors.add(product.inputs[1])
+    if len(factors) != 1:
+        return
+    (group.scale,) = factors
+    group.absorbed = [product for product in products if product is not None]
+    group.gradients = [product.inputs[0] for product in group.absorbed]
+
+
+def _kernel(group: DenseGroup) -> FusedUpdate:
+    attrs = group.steps[0].op.attrs
+    equation: Callable[..., Any] = attrs["equation"]
+    hyper = attrs["hyper"]
+    if group.scale is None:
+        return FusedUpdate(equation, attrs["count"] - 1, hyper)
+
+    def scaled(xp: Any, w: Any, g: Any, *slots: Any, gradient_scale: Any, **rest: Any) -> Any:
+        return equation(xp, w, g * gradient_scale, *slots, **rest)
+
+    return FusedUpdate(scaled, attrs["count"] - 1, (*hyper, "gradient_scale"))
+
+
+@dataclass(eq=False)
+class RowUpdate:
+    """An update of the rows that a sparse gradient names, which touches nothing else."""
+
+    step: Step
+    views: tuple[np.ndarray[Any, Any], ...] = ()
+
+    def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
+        """Put the variable and its slots into arenas, where their rows can be written."""
+        ops = self.step.op.variables
+        for op in ops:
+            arenas.place([op], state)
+        self.views = tuple(arenas.members[op].view for op in ops)
+
+    def compute(self, *inputs: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The row numbers and the new rows of the variable and its slots."""
+        return changed_rows(np, *self.views, *inputs, **self.step.op.attrs)
+
+    def apply(self, indices: Any, news: Sequence[Any]) -> None:
+        """Write the new rows."""
+        for view, new in zip(self.views, news, strict=True):
+            view[indices] = new
+
+
+def row_updates(plan: Plan, readers: Counter[int]) -> list[RowUpdate]:
+    """The updates by rows whose new value nobody asks for."""
+    return [
+        RowUpdate(step)
+        for step in plan.steps
+        if step.op.kind.name == "Update"
+        and step.op.attrs["rows"] == "named"
+        and not any(readers[place] for place in step.outputs if place is not None)
+    ]
+
+
+def gathered(target: np.ndarray[Any, Any], gradient: Any, variable: str) -> None:
+    """Copy a gradient to its place in the arena.
+
+    Raises:
+        InvalidArgumentError: it has another shape.
+    """
+    _check_shape(gradient, target.shape, variable)
+    np.copyto(target, gradient)
+
+
+def flat(view: np.ndarray[Any, Any], gradient: Any, variable: str) -> np.ndarray[Any, Any]:
+    """A gradient as a flat array that shares nothing with the variable.
+
+    Raises:
+        InvalidArgumentError: it has another shape.
+    """
+    array = np.asarray(gradient)
+    _check_shape(array, view.shape, variable)
+    if not array.flags.c_contiguous or np.may_share_memory(array, view):
+        array = array.copy()
+    return array.reshape(-1)
+
+
+def _check_shape(gradient: Any, shape: tuple[int, ...], variable: str) -> None:
+    if np.shape(gradient) != shape:
+        raise InvalidArgumentError(
+            f"the gradient of variable {variable!r}: expected shape {TensorShape(shape)}, got "
+            f"{TensorShape(np.shape(gradient))}"
+        )

@@ -1,0 +1,97 @@
+"""Fused update kernels: bit for bit what the equation gives when it is called with arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optkit import train
+from optkit.backend.fused import FusedUpdate, UntraceableError
+from optkit.backend.fused import update as fused_update
+from optkit.train.optimizer import Optimizer
+
+VALUES = {
+    "learning_rate": 0.01,
+    "momentum": 0.9,
+    "l1": 0.001,
+    "l2": 0.01,
+    "step": 3,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "epsilon": 1e-8,
+    "beta1_power": 0.9,
+    "beta2_power": 0.999,
+    "rho": 0.95,
+    "decay": 0.9,
+    "power": -0.5,
+    "shrinkage": 0.1,
+    "beta": 0.1,
+}
+OPTIMIZERS = {
+    "sgd": lambda: train.GradientDescentOptimizer(0.1),
+    "momentum": lambda: train.MomentumOptimizer(0.1, 0.9),
+    "nesterov": lambda: train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "adagrad_da": lambda: train.AdagradDAOptimizer(0.1, train.get_or_create_global_step()),
+    "adam": lambda: train.AdamOptimizer(0.1),
+    "adadelta": lambda: train.AdadeltaOptimizer(1.0),
+    "rmsprop": lambda: train.RMSPropOptimizer(0.1),
+    "centered": lambda: train.RMSPropOptimizer(0.1, centered=True),
+    "ftrl": lambda: train.FtrlOptimizer(0.1),
+    "proximal_adagrad": lambda: train.ProximalAdagradOptimizer(0.1),
+    "proximal_sgd": lambda: train.ProximalGradientDescentOptimizer(0.1),
+}
+EXTRA = {"adagrad_da": ("step",), "adam": ("beta1_power", "beta2_power")}
+
+
+@pytest.mark.parametrize("size", [1, 1000, 3 * fused_update.TILE + 17])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_tiles_give_the_equations_bits(name, dtype, size):
+    optimizer: Optimizer = OPTIMIZERS[name]()
+    hyper = (*optimizer._hyper, *EXTRA.get(name, ()))
+    wide = np.float32 if dtype is np.float16 else dtype
+    rng = np.random.default_rng(size)
+    w, g = rng.standard_normal((2, size)).astype(dtype)
+    slots = [1 + rng.random(size).astype(dtype) for _ in optimizer.slots]
+    scalars = [wide(VALUES[key]) for key in hyper]
+    expected = optimizer.update(
+        np, *(array.astype(wide) for array in (w, g, *slots)), **dict(zip(hyper, scalars))
+    )
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    FusedUpdate(optimizer.update, len(slots), hyper)([w, *slots], g, scalars)
+    for got, wanted in zip((w, *slots), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted.astype(dtype))
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        pytest.param(lambda xp, w, g: w - g if w > 0 else w, id="a Python condition"),
+        pytest.param(lambda xp, w, g: w - g.sum(), id="an attribute"),
+        pytest.param(lambda xp, w, g: w - xp.median(g), id="an unknown function"),
+        pytest.param(lambda xp, w, g: w - np.float64(2) * g, id="a NumPy scalar"),
+        pytest.param(lambda xp, w, g: 1.0, id="a number as result"),
+        pytest.param(lambda xp, w, g: w > g, id="a truth value as result"),
+        pytest.param(lambda xp, w, g: (w, g), id="too many results"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(equation):
+    with pytest.raises(UntraceableError):
+        FusedUpdate(equation, 0, ())
+
+
+def test_a_swap_of_arrays_is_refused_since_it_is_done_in_place():
+    with pytest.raises(UntraceableError, match="old value of another array"):
+        FusedUpdate(lambda xp, w, g, m: (m, w), 1, ())
+
+
+def test_where_keeps_its_sides_apart_in_every_place():
+    def equation(xp, w, g, m):
+        return xp.where(g > 0, w, w - m), xp.where(xp.abs(g) < 0.5, m + g, m)
+
+    rng = np.random.default_rng(0)
+    w, g, m = rng.standard_normal((3, 50_000))
+    expected = equation(np, w, g, m)
+    FusedUpdate(equation, 1, ())([w, m], g, ())
+    np.testing.assert_array_equal([w, m], expected)
