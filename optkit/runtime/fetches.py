@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from optkit.backend import Backend
+from optkit.dtypes import string
 from optkit.graph import Graph, IndexedSlices, Operation, Tensor, is_symbolic
 from optkit.ops.core import as_array
 from optkit.shapes import TensorShape
@@ -25,7 +26,7 @@ class IndexedSlicesValue(NamedTuple):
 
 
 Rebuild: TypeAlias = Callable[[list[Any]], Any]
-"""From the values of the fetched elements to the nesting that was asked for."""
+"""From the values of the fetched elements to the nesting that was asked for; never raises."""
 
 
 def unpack(graph: Graph, fetches: Any, elements: list[Tensor | Operation]) -> Rebuild:
@@ -38,9 +39,7 @@ def unpack(graph: Graph, fetches: Any, elements: list[Tensor | Operation]) -> Re
     make: Any
     if isinstance(fetches, list | tuple):
         parts = [unpack(graph, item, elements) for item in fetches]
-        make = type(fetches)
-        if hasattr(fetches, "_fields"):
-            return lambda results: make(*[part(results) for part in parts])
+        make = list if isinstance(fetches, list) else getattr(fetches, "_make", tuple)
         return lambda results: make([part(results) for part in parts])
     if isinstance(fetches, Mapping):
         named = {key: unpack(graph, item, elements) for key, item in fetches.items()}
@@ -64,10 +63,14 @@ def unpack(graph: Graph, fetches: Any, elements: list[Tensor | Operation]) -> Re
 
 
 def _like(original: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
+    """The values in a mapping of the kind of `original`, or a dict where that cannot be made."""
     if isinstance(original, defaultdict):
         return defaultdict(original.default_factory, values)
     kind: Any = type(original) if isinstance(original, dict) else dict
-    return values if kind is dict else kind(values)
+    try:
+        return values if kind is dict else kind(values)
+    except Exception:  # noqa: BLE001 - the run has been carried out: its values must not be lost
+        return values
 
 
 def _about_none(graph: Graph) -> str:
@@ -160,7 +163,8 @@ def _on_device(backend: Backend, tensor: Tensor, value: Any) -> Any:
 def _on_host(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """`value` as a read-only array of the tensor's dtype; no copy where none is needed."""
     try:
-        if isinstance(value, np.ndarray) and value.dtype == tensor.dtype.dtype:
+        ready = isinstance(value, np.ndarray) and value.dtype == tensor.dtype.dtype
+        if ready and tensor.dtype is not string:  # in an array of objects, texts may be no bytes
             array = np.asarray(value).view()  # a plain array: matrices multiply otherwise
         else:
             if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
