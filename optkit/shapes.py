@@ -14,7 +14,15 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-__all__ = ["Dimension", "Shape", "TensorShape", "as_shape", "broadcast_static", "dimension_value"]
+__all__ = [
+    "Dimension",
+    "Shape",
+    "TensorShape",
+    "as_shape",
+    "broadcast_static",
+    "dimension_value",
+    "fits",
+]
 
 Shape: TypeAlias = tuple[int | None, ...] | None
 """A static shape inside optkit: a tuple with None for unknown sizes, or None for unknown rank."""
@@ -342,6 +350,15 @@ def as_shape(value: Any) -> Shape:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise TypeError(f"shape: expected a list of sizes, an int or None, got {value!r}")
     return tuple(Dimension(size).value for size in value)
+
+
+def fits(static: Shape, sizes: tuple[int, ...]) -> bool:
+    """Whether an array of these sizes has a static shape."""
+    if static is None or static == sizes:
+        return True
+    return len(static) == len(sizes) and all(
+        known is None or known == size for known, size in zip(static, sizes, strict=True)
+    )
 
 
 def broadcast_static(shapes: Sequence[Shape]) -> Shape:

@@ -36,6 +36,8 @@ class Graph:
         self._devices: list[Any] = []
         self._colocations: list[Operation] = []
         self._finalized = False
+        self.generation = 0
+        """Grows when operations are taken back or feeding is forbidden: then look again."""
         self._unfeedable: set[Operation] = set()
         self.branch: Branch | None = None
         self.seed: int | None = None
@@ -176,6 +178,7 @@ class Graph:
             del self._by_name[op.name]
             self.schedules.pop(op, None)
         if len(self._operations) > count:
+            self.generation += 1
             self.reads = {key: op for key, op in self.reads.items() if op.index < count}
         del self._operations[count:]
         for key, uses in reversed(self._name_journal[journal:]):
@@ -447,6 +450,7 @@ class Graph:
     def prevent_feeding(self, tensor: Tensor) -> None:
         """Mark a tensor as one that cannot be fed."""
         self._unfeedable.add(tensor.op)
+        self.generation += 1
 
     def is_feedable(self, tensor: Tensor) -> bool:
         """Whether a run may be given a value for the tensor."""

@@ -12,7 +12,7 @@ from optkit.backend import Backend
 from optkit.dtypes import string
 from optkit.graph import Graph, IndexedSlices, Operation, Tensor, is_symbolic
 from optkit.ops.core import as_array
-from optkit.shapes import TensorShape
+from optkit.shapes import TensorShape, fits
 
 __all__ = ["IndexedSlicesValue", "as_fed", "as_feeds", "unpack"]
 
@@ -82,6 +82,15 @@ def _about_none(graph: Graph) -> str:
     return f"fetches: None cannot be fetched; {why}"
 
 
+def is_plain(fetches: Any, feed_dict: Mapping[Any, Any]) -> bool:
+    """Whether a run is told apart by its fetches and fed keys as they are.
+
+    That holds for tensors, operations, variables and names, alone or in tuples and lists of them.
+    """
+    leaves = [*feed_dict, *(fetches if type(fetches) in (list, tuple) else [fetches])]
+    return all(isinstance(item, Operation | str) or is_symbolic(item) for item in leaves)
+
+
 def as_feeds(graph: Graph, backend: Backend, feed_dict: Any) -> dict[Tensor, Any]:
     """The fed tensors with the arrays in their place.
 
@@ -144,7 +153,7 @@ def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
     array = _on_device(backend, tensor, value)
     if array is None:
         array = backend.asarray(_on_host(tensor, value))
-    if not tensor.shape.is_compatible_with(array.shape):
+    if not fits(tensor.sizes, array.shape):
         raise ValueError(
             f"feed_dict: the value for {tensor.name!r}: expected shape {tensor.shape}, got "
             f"{TensorShape(array.shape)}"

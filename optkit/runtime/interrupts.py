@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+
+# Below signal.signal, which spends more time on making enums than a small step has.
+from _signal import signal as _set_handler
 from types import FrameType, TracebackType
 from typing import Any
 
 __all__ = ["HeldBack"]
+
+_SIGINT = int(signal.SIGINT)
 
 
 class HeldBack:
@@ -22,7 +27,7 @@ class HeldBack:
         self._came: tuple[int, FrameType | None] | None = None
         self._previous: Any = None
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._note)
+            self._previous = _set_handler(_SIGINT, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._came = number, frame
@@ -34,6 +39,6 @@ class HeldBack:
         trace: TracebackType | None,
     ) -> None:
         if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+            _set_handler(_SIGINT, self._previous)
             if self._came is not None and callable(self._previous):
                 self._previous(*self._came)

@@ -9,6 +9,7 @@ import numpy as np
 
 from optkit.errors import InternalError, InvalidArgumentError, OpError, ResourceExhaustedError
 from optkit.graph import Operation
+from optkit.shapes import fits
 
 __all__ = ["as_op_error", "stored"]
 
@@ -48,7 +49,7 @@ def stored(
     """
     handle = variable.outputs[0]
     array = xp.asarray(array)
-    if array.dtype != handle.dtype.dtype or not handle.shape.is_compatible_with(array.shape):
+    if array.dtype != handle.dtype.dtype or not fits(handle.sizes, array.shape):
         raise InternalError(
             f"{op.name!r} gave variable {variable.name!r} a value of dtype {array.dtype} and "
             f"shape {array.shape}; expected {handle.dtype.name} and {handle.shape}"

@@ -39,6 +39,7 @@ class Plan:
 
     Attributes:
         steps: what runs, in order.
+        key: what tells plans of one graph apart: the fetches and the fed tensors.
         fetched: the place of each fetched tensor, None for a fetched operation.
         fed: the place of each fed tensor.
         size: how many values a run holds.
@@ -49,6 +50,7 @@ class Plan:
         self, graph: Graph, fetches: Sequence[Tensor | Operation], feeds: Sequence[Tensor]
     ) -> None:
         self.fetches = tuple(fetches)
+        self.key = self.fetches, tuple(feeds)
         self.places: dict[Tensor, int] = {}
         fed = set(feeds)
         self.fed = tuple(self._place(tensor) for tensor in feeds)

@@ -28,7 +28,7 @@ from optkit.graph import (
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.config import ConfigProto
 from optkit.runtime.execution import Run, handed_out, uninitialized
-from optkit.runtime.fetches import as_feeds, unpack
+from optkit.runtime.fetches import Rebuild, as_fed, as_feeds, is_plain, unpack
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
 from optkit.runtime.program import Program, compiled
@@ -74,6 +74,8 @@ class Session:
         self._entropy = secrets.randbits(63)
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._programs: dict[Plan, Program | None] = {}
+        # What runs have been told by, so that fetches and feeds are looked up once.
+        self._known: OrderedDict[Any, tuple[Plan, Rebuild, tuple[Tensor, ...]]] = OrderedDict()
         self._arenas = Arenas()
         self._lock = threading.RLock()
         self._closed = False
@@ -105,6 +107,7 @@ class Session:
             self._state.clear()
             self._plans.clear()
             self._programs.clear()
+            self._known.clear()
             self._arenas = Arenas()
 
     def as_default(self) -> Any:
@@ -179,11 +182,38 @@ class Session:
                 self._running = False
 
     def _run(self, fetches: Any, feed_dict: Any) -> Any:
+        key = self._key(fetches, feed_dict)
+        found = self._known.get(key) if key is not None else None
+        if found is not None and found[0].key in self._plans:
+            plan, rebuild, tensors = found
+            self._known.move_to_end(key)
+            self._plans.move_to_end(plan.key)
+            backend = self._backend
+            fed = [
+                as_fed(backend, tensor, value)
+                for tensor, value in zip(tensors, feed_dict.values(), strict=True)
+            ]
+            return rebuild(self._results(plan, fed))
         elements: list[Tensor | Operation] = []
         rebuild = unpack(self._graph, fetches, elements)
         feeds = as_feeds(self._graph, self._backend, feed_dict)
         plan = self._plan(elements, list(feeds))
+        if key is not None and len(feeds) == len(feed_dict) and is_plain(fetches, feed_dict):
+            self._known[key] = plan, rebuild, tuple(feeds)
+            if len(self._known) > _PLANS:
+                self._known.popitem(last=False)
         return rebuild(self._results(plan, list(feeds.values())))
+
+    def _key(self, fetches: Any, feed_dict: Any) -> Any:
+        """What a run is known by, None where that cannot be hashed."""
+        kind = type(fetches)
+        leaves = tuple(fetches) if kind is list or kind is tuple else fetches
+        key = kind, leaves, tuple(feed_dict), self._graph.generation
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
 
     def _results(self, plan: Plan, fed: list[Any]) -> list[Any]:
         """Run a plan: as a program where that pays and works, else by the reference."""
