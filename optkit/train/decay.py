@@ -137,10 +137,9 @@ def _cosine_restarts(
     # With t below 1 all periods together are finite; after their end the last one stays ended.
     remaining = xp.maximum(1 - x * (1 - t), _SLACK)
     i = xp.floor(xp.log(remaining) / xp.log(t))
-    # The logarithm is rounded, so it may name a neighbour of the period.
+    # The logarithm is rounded, so at a restart it may still name the period that has ended.
     i = i + (x >= start(i + 1) * (1 - _SLACK))
-    i = i - (x < start(i) * (1 - _SLACK))
-    within = xp.clip((x - start(i)) / t**i, 0, 1)
+    within = xp.minimum((x - start(i)) / t**i, 1)
     period = xp.where(equal, xp.floor(x), i)
     within = xp.where(equal, x - xp.floor(x), within)
     return (1 - alpha) * m_mul**period * _half_wave(xp, within) + alpha

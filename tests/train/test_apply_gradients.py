@@ -294,8 +294,9 @@ def test_the_train_op_is_named_like_the_optimizer_or_as_asked(graph):
 def test_updates_are_named_after_their_variables(graph):
     w, b = tf.Variable([1.0], name="net/w"), tf.Variable(1.0, name="b")
     T.AdamOptimizer().apply_gradients([([1.0], w), (1.0, b)], new_step())
-    updates = [op.name for op in graph.get_operations() if op.type == "Update"]
-    assert updates == ["Adam/update_net/w/Adam", "Adam/update_b/Adam"]
+    updates = [op for op in graph.get_operations() if op.type == "Update"]
+    assert [op.name for op in updates] == ["Adam/update_net/w/Adam", "Adam/update_b/Adam"]
+    assert [op.colocation_groups() for op in updates] == [[b"loc:@net/w"], [b"loc:@b"]]
     assert "Adam/update" in [op.name for op in graph.get_operations()]
 
 
@@ -482,17 +483,22 @@ def test_powers_grow_after_all_updates_and_the_step_is_last(graph):
     assert found[1] == 1
     assert session.value(w) == session.value(b) == found[2]
     assert_allclose(found[2], [0.9], rtol=1e-6)
-    # The step's increment comes after every other write.
-    last = graph.get_operation_by_name("Adam")
-    ancestors, waiting = set(), [last]
+    updates = {op for op in graph.get_operations() if op.type == "Update"}
+    powers = {op for op in graph.get_operations() if op.name.startswith("Adam/Assign")}
+    assert (len(updates), len(powers)) == (2, 2)
+    assert all(updates <= ancestors(op) for op in powers)
+    assert updates | powers <= ancestors(graph.get_operation_by_name("Adam"))
+
+
+def ancestors(op):
+    """All that runs before an operation."""
+    found, waiting = set(), [op]
     while waiting:
-        op = waiting.pop()
-        ancestors.add(op)
-        waiting += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
-    writes = {op for op in graph.get_operations() if op.type == "Update"}
-    writes |= {op for op in graph.get_operations() if op.name.startswith("Adam/Assign")}
-    assert len(writes) == 4
-    assert writes <= ancestors
+        last = waiting.pop()
+        before = [*last.control_inputs, *(tensor.op for tensor in last.inputs)]
+        waiting += [op for op in before if op not in found]
+        found.update(before)
+    return found
 
 
 def test_powers_are_float64_if_a_variable_of_the_first_step_is():
