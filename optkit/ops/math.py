@@ -301,15 +301,17 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     dtype = (x if is_symbolic(x) else y).dtype
     if dtype.is_integer:
         wide = float32 if dtype.size <= 2 else float64
-        x, y = (_widened(value, dtype, wide) for value in (x, y))
+        pair = [_whole(z, dtype, f"RealDiv {name!r}: {key}") for key, z in (("x", x), ("y", y))]
+        x, y = (cast(z, wide) for z in pair)
     return realdiv(x, y, name=name)
 
 
-def _widened(value: Any, dtype: DType, wide: DType) -> Any:
-    # A tensor of another dtype goes on as it is: the division's own error names both.
-    if is_symbolic(value) and value.dtype is not dtype:
-        return value
-    return cast(as_tensor(value, dtype), wide)
+def _whole(value: Any, dtype: DType, what: str) -> Tensor:
+    """An integer operand of a division."""
+    try:
+        return as_tensor(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what}: {error}") from error
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:

@@ -95,7 +95,14 @@ def test_numbers_take_the_dtype_of_the_tensor(dtype, number):
 
 
 @pytest.mark.parametrize(
-    "build", [lambda x, y: x + y, lambda x, y: y - x, lambda x, y: x / y, ops.maximum]
+    "build",
+    [
+        lambda x, y: x + y,
+        lambda x, y: y - x,
+        lambda x, y: x / y,
+        lambda x, y: y / x,
+        ops.maximum,
+    ],
 )
 def test_dtypes_that_differ_are_refused_by_name(build, graph):
     x, y = constant(1.0, name="x"), constant(1, name="y")
@@ -344,6 +351,12 @@ def test_casts_of_rows():
     assert cast.dtype == "float16"
     assert cast.indices is rows.indices
     assert cast.dense_shape is rows.dense_shape
+
+
+def test_a_complex_number_is_cast_to_its_real_part():
+    z = constant([1 + 2j, -3j], "complex64")
+    assert run(ops.cast(z, "float32")).tolist() == [1.0, 0.0]
+    assert run(ops.cast(z, "complex128")).dtype == "complex128"
 
 
 def test_gradients_pass_casts_between_floats_only():
