@@ -1,5 +1,6 @@
 """TF1's `tf.nn`: activations, cross entropies, normalisation, dropout, embeddings."""
 
+from optkit.ops.batch_norm import batch_normalization, fused_batch_norm, weighted_moments
 from optkit.ops.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits,
@@ -27,10 +28,12 @@ from optkit.ops.nn import (
 from optkit.ops.softmax import log_softmax, softmax
 
 __all__ = [
+    "batch_normalization",
     "bias_add",
     "dropout",
     "elu",
     "embedding_lookup",
+    "fused_batch_norm",
     "l2_loss",
     "l2_normalize",
     "leaky_relu",
@@ -49,6 +52,7 @@ __all__ = [
     "sparse_softmax_cross_entropy_with_logits",
     "tanh",
     "weighted_cross_entropy_with_logits",
+    "weighted_moments",
     "xw_plus_b",
     "zero_fraction",
 ]

@@ -132,3 +132,13 @@ def checked_sizes(sizes: Array, argument: str) -> tuple[int, ...]:
     if sizes.ndim != 1 or (sizes.size and int(sizes.min()) < 0):
         raise InvalidArgumentError(f"{argument}: expected a list of sizes >= 0, got {sizes}")
     return tuple(int(item) for item in sizes)
+
+
+def is_zero(dy: Tensor) -> bool:
+    """Whether this is the zero that the engine puts where an output was not used."""
+    if dy.op.type == "ZerosLike":
+        return True
+    if dy.op.type == "Fill" and dy.op.inputs:
+        dy = dy.op.inputs[1]
+    known = constant_value(dy) if dy.op.type in ("Const", "Fill") else None
+    return known is not None and not known.any()

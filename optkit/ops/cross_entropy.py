@@ -7,9 +7,9 @@ from typing import Any
 
 from optkit.dtypes import FLOATS, DType
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
-from optkit.ops.arguments import one_of
+from optkit.ops.arguments import is_zero, one_of
 from optkit.ops.array import expand_dims, stop_gradient
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, constant_value, op
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, op
 from optkit.ops.elementary import sigmoid, softplus
 from optkit.ops.reductions import reduce_sum
 from optkit.ops.softmax import class_axis, log_softmax, shifted_exponentials, softmax
@@ -136,7 +136,7 @@ def _(node: Operation, dloss: Tensor, ddlogits: Tensor) -> tuple[Tensor, Tensor]
     logits, axis = node.inputs[0], node.attrs["axis"]
     dloss = expand_dims(dloss, axis)
     dlogits, dlabels = dloss * node.outputs[1], -dloss * log_softmax(logits, axis)
-    if not _is_zero(ddlogits):
+    if not is_zero(ddlogits):
         dlogits = dlogits + _softmax_derivative(logits, ddlogits, axis)
         dlabels = dlabels - ddlogits
     return dlogits, dlabels
@@ -145,16 +145,6 @@ def _(node: Operation, dloss: Tensor, ddlogits: Tensor) -> tuple[Tensor, Tensor]
 def _softmax_derivative(logits: Tensor, dy: Tensor, axis: int) -> Any:
     y = softmax(logits, axis)
     return (dy - reduce_sum(dy * y, axis, keepdims=True)) * y
-
-
-def _is_zero(dy: Tensor) -> bool:
-    """Whether this is the zero that the engine puts where an output was not used."""
-    if dy.op.type == "ZerosLike":
-        return True
-    if dy.op.type == "Fill" and dy.op.inputs:
-        dy = dy.op.inputs[1]
-    known = constant_value(dy) if dy.op.type in ("Const", "Fill") else None
-    return known is not None and not known.any()
 
 
 def softmax_cross_entropy_with_logits_v2(
@@ -259,7 +249,7 @@ def _sparse_softmax_cross_entropy(
 @_sparse_softmax_cross_entropy.gradient
 def _(node: Operation, dloss: Tensor, ddlogits: Tensor) -> tuple[Tensor, None]:
     dlogits: Any = expand_dims(dloss, -1) * node.outputs[1]
-    if not _is_zero(ddlogits):
+    if not is_zero(ddlogits):
         dlogits = dlogits + _softmax_derivative(node.inputs[0], ddlogits, -1)
     return dlogits, None
 

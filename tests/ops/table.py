@@ -2,10 +2,16 @@
 
 from collections import Counter
 
-from tests.ops import table_array, table_math, table_reductions, table_variables
+from tests.ops import table_array, table_layers, table_math, table_reductions, table_variables
 from tests.ops.rows import Case, Table
 
-_PARTS = (table_array.TABLE, table_math.TABLE, table_reductions.TABLE, table_variables.TABLE)
+_PARTS = (
+    table_array.TABLE,
+    table_layers.TABLE,
+    table_math.TABLE,
+    table_reductions.TABLE,
+    table_variables.TABLE,
+)
 
 TABLE: Table = {type_name: row for part in _PARTS for type_name, row in part.items()}
 """Op type -> its cases, or where else it is tested."""
