@@ -12,12 +12,10 @@ from optkit.backend import (
     use_backend,
 )
 from optkit.compat.behavior import (
-    disable_eager_execution,
     disable_resource_variables,
     disable_v2_behavior,
     disable_v2_tensorshape,
     enable_resource_variables,
-    executing_eagerly,
 )
 from optkit.contrib.layers import (
     OPTIMIZER_CLS_NAMES,
@@ -277,10 +275,15 @@ from optkit.ops.state_ops import (
 from optkit.runtime import (
     ConfigProto,
     GPUOptions,
+    GradientTape,
     InteractiveSession,
     RunMetadata,
     RunOptions,
     Session,
+    disable_eager_execution,
+    eager,
+    enable_eager_execution,
+    executing_eagerly,
 )
 from optkit.shapes import (
     Dimension,
@@ -328,6 +331,7 @@ __all__ = [
     "DType",
     "Dimension",
     "GPUOptions",
+    "GradientTape",
     "Graph",
     "GraphKeys",
     "IndexedSlices",
@@ -398,6 +402,8 @@ __all__ = [
     "div",
     "div_no_nan",
     "divide",
+    "eager",
+    "enable_eager_execution",
     "enable_resource_variables",
     "equal",
     "erf",

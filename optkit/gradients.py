@@ -34,6 +34,7 @@ __all__ = [
     "UnconnectedGradients",
     "backward",
     "blocking_operations",
+    "check_unconnected",
     "gradients",
 ]
 
@@ -115,6 +116,14 @@ def gradients(
             )
 
 
+def check_unconnected(unconnected_gradients: Any) -> None:
+    """Refuse what is neither "none" nor "zero" with a ValueError."""
+    if unconnected_gradients not in ("none", "zero"):
+        raise ValueError(
+            f"unconnected_gradients: expected 'none' or 'zero', got {unconnected_gradients!r}"
+        )
+
+
 def backward(
     ys: Sequence[Tensor],
     xs: Sequence[Any],
@@ -138,10 +147,7 @@ def backward(
         colocate: whether to record where gradients belong.
         producer: from a tensor to the operation that made it, where a tape remembers it.
     """
-    if unconnected_gradients not in ("none", "zero"):
-        raise ValueError(
-            f"unconnected_gradients: expected 'none' or 'zero', got {unconnected_gradients!r}"
-        )
+    check_unconnected(unconnected_gradients)
     targets = [_differentiated(y) for y in ys]
     sources = [_source(x) for x in xs]
     graph = targets[0].graph if targets else get_default_graph()

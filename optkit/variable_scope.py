@@ -511,7 +511,8 @@ def _find_or_make(
             aggregation=aggregation,
             **settings,
         )
-        _store(graph).variables[name] = variable
+        if not graph.eager:  # there each call makes a variable, which its user keeps
+            _store(graph).variables[name] = variable
         if regularizer is not None:
             _regularize(graph, variable, name, regularizer)
     return variable

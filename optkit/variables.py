@@ -231,6 +231,20 @@ class Variable(TensorOperators):
         """The value in `session`, or in the default session."""
         return self._op.outputs[0].eval(session=session)
 
+    def numpy(self) -> Any:
+        """The value now, in eager mode; a NumPy scalar for shape ().
+
+        Raises:
+            RuntimeError: the variable is a graph's; run it in a session.
+        """
+        if not self.graph.eager:
+            raise RuntimeError(
+                f"numpy: variable {self._op.name!r} lives in a session; use Session.run or "
+                "Session.value"
+            )
+        tensor: Any = state.read(self._op)
+        return tensor.numpy()
+
     def load(self, value: Any, session: Any = None) -> None:
         """Set the value in `session`, or in the default session, without building anything.
 

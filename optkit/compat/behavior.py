@@ -1,21 +1,15 @@
 """The switches between TF 1 and TF 2 behaviour: optkit behaves as TF 1, so they change nothing."""
 
 __all__ = [
-    "disable_eager_execution",
     "disable_resource_variables",
     "disable_v2_behavior",
     "disable_v2_tensorshape",
     "enable_resource_variables",
-    "executing_eagerly",
 ]
 
 
 def disable_v2_behavior() -> None:
     """Do nothing: optkit has TF 1's behaviour."""
-
-
-def disable_eager_execution() -> None:
-    """Do nothing: functions build the default graph."""
 
 
 def disable_v2_tensorshape() -> None:
@@ -29,7 +23,3 @@ def enable_resource_variables() -> None:
 def disable_resource_variables() -> None:
     """Do nothing: see `enable_resource_variables`."""
 
-
-def executing_eagerly() -> bool:
-    """Whether operations run when they are built: no."""
-    return False

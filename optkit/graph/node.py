@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from optkit.dtypes import DType
 from optkit.graph.stacks import get_default_session
@@ -267,35 +270,45 @@ class TensorOperators:
             )
         return build(*args, **kwargs)
 
-    def _refuse(self, what: str, fix: str) -> NoReturn:
+    def _now(self, what: str, fix: str) -> Any:
+        """The value as a NumPy array, in eager mode; a graph has none before it is run."""
+        graph: Graph = self.graph  # type: ignore[attr-defined]  # tensors and Variables have one
+        if graph.eager:
+            return self._as_graph_tensor().numpy()  # type: ignore[attr-defined]
         raise TypeError(f"{what} needs a value, and {self!r} has none until it is run; {fix}")
 
     def __bool__(self) -> bool:
-        self._refuse(
-            "a Python condition (if, while, and, or, not)",
-            "use optkit.cond or optkit.where, `is not None` to test for None, or Session.run",
+        return bool(
+            self._now(
+                "a Python condition (if, while, and, or, not)",
+                "use optkit.cond or optkit.where, `is not None` to test for None, or Session.run",
+            )
         )
 
     def __iter__(self) -> Iterator[Any]:
-        self._refuse("iterating", "use optkit.unstack(x), or Session.run")
+        value = self._now("iterating", "use optkit.unstack(x), or Session.run")
+        return (OPERATORS["getitem"](self, i) for i in range(len(value)))
 
     def __contains__(self, item: object) -> bool:
-        self._refuse("`in`", "use optkit.reduce_any(optkit.equal(x, item)), or Session.run")
+        return item in self._now(
+            "`in`", "use optkit.reduce_any(optkit.equal(x, item)), or Session.run"
+        )
 
     def __len__(self) -> int:
-        self._refuse("len()", "use x.shape[0] for the static size or optkit.shape(x)[0]")
+        return len(self._now("len()", "use x.shape[0] for the static size or optkit.shape(x)[0]"))
 
     def __float__(self) -> float:
-        self._refuse("float()", "use Session.run, or optkit.cast to change the dtype")
+        return float(self._now("float()", "use Session.run, or optkit.cast to change the dtype"))
 
     def __int__(self) -> int:
-        self._refuse("int()", "use Session.run, or optkit.cast to change the dtype")
+        return int(self._now("int()", "use Session.run, or optkit.cast to change the dtype"))
 
     def __index__(self) -> int:
-        self._refuse("use as an index or size", "use Session.run, or optkit.gather to index")
+        value = self._now("use as an index or size", "use Session.run, or optkit.gather to index")
+        return operator.index(value.item())
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        self._refuse("a NumPy array", "use Session.run or x.eval()")
+        return np.asarray(self._now("a NumPy array", "use Session.run or x.eval()"), dtype)
 
 
 class Tensor(TensorOperators):

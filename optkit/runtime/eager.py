@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from optkit import backend as backends
 from optkit.dtypes import DType
 from optkit.errors import FailedPreconditionError
-from optkit.graph import Graph, Kind, Operation, Tensor, default_mode, get_default_graph
+from optkit.graph import Graph, GraphKeys, Kind, Operation, Tensor, default_mode, get_default_graph
 from optkit.ops.random import Stream
 from optkit.runtime.kernels import as_op_error, stored
 from optkit.shapes import Shape
@@ -121,32 +121,6 @@ class EagerTensor(Tensor):
         """Refuse: there is nothing left to run."""
         raise RuntimeError("Tensor.eval: the tensor has a value already; use x.numpy()")
 
-    def __bool__(self) -> bool:
-        return bool(self.numpy())
-
-    def __int__(self) -> int:
-        return int(self.numpy())
-
-    def __float__(self) -> float:
-        return float(self.numpy())
-
-    def __index__(self) -> int:
-        return int(self.numpy().__index__())
-
-    def __len__(self) -> int:
-        if not self._shape:
-            raise TypeError("a tensor of shape () has no len()")
-        return int(self._shape[0] or 0)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
-    def __contains__(self, item: object) -> bool:
-        return item in self.numpy()
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(self.numpy(), dtype)
-
     def __format__(self, spec: str) -> str:
         return format(self.numpy(), spec) if self._shape == () else format(repr(self), spec)
 
@@ -165,6 +139,7 @@ class EagerGraph(Graph):
         self._entropy = secrets.randbits(63)
         self._draws: dict[tuple[int, int], int] = defaultdict(int)
         super().__init__()
+        self._global_step: Callable[[], Any] = lambda: None
         self._undo: list[list[tuple[EagerOperation, Any]]] = []
         self.tapes: list[Any] = []
 
@@ -339,10 +314,14 @@ class EagerGraph(Graph):
         return found
 
     def add_to_collection(self, name: str, value: Any) -> None:
-        """Keep nothing: collections would keep every tensor alive."""
+        """Keep nothing, since collections would keep every tensor alive, but the global step."""
+        if name == GraphKeys.GLOBAL_STEP:
+            self._global_step = weakref.ref(value)
 
-    def add_to_collections(self, names: Any, value: Any) -> None:
-        """Keep nothing."""
+    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+        """Nothing but the global step, as long as somebody refers to it."""
+        step = self._global_step() if name == GraphKeys.GLOBAL_STEP else None
+        return [] if step is None else [step]
 
     def get_operations(self) -> list[Operation]:
         """None: they have run."""

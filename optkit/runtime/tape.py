@@ -8,8 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from optkit.dtypes import DType
-from optkit.gradients import UnconnectedGradients, backward, gradients
+from optkit.gradients import UnconnectedGradients, backward, check_unconnected, gradients
 from optkit.graph import Graph, Kind, Operation, Tensor, get_default_graph, is_symbolic
+from optkit.ops.array import zeros_like
+from optkit.ops.core import constant
 from optkit.runtime.eager import EagerGraph
 from optkit.variables import Variable, trainable_variables, variable_of
 
@@ -189,6 +191,7 @@ class GradientTape:
             raise RuntimeError(
                 "gradient: the tape has been used; make it with persistent=True to use it again"
             )
+        check_unconnected(unconnected_gradients)
         leaves = list(_flat(sources))
         if isinstance(self._graph, EagerGraph):
             if self._recording and not self._persistent:
@@ -196,11 +199,15 @@ class GradientTape:
             with self._graph.as_default():
                 found = backward(
                     target if isinstance(target, list | tuple) else [target],
-                    leaves,
+                    [leaf if self._follows(leaf) else constant(0.0) for leaf in leaves],
                     output_gradients,
-                    unconnected_gradients,
                     producer=self._producer(),
                 )
+                if unconnected_gradients == UnconnectedGradients.ZERO:
+                    found = [
+                        zeros_like(x) if dx is None else dx
+                        for x, dx in zip(leaves, found, strict=True)
+                    ]
         else:
             found = gradients(
                 target, leaves, output_gradients, unconnected_gradients=unconnected_gradients
@@ -209,6 +216,11 @@ class GradientTape:
         if not self._persistent:
             self._records.clear()
         return _rebuilt(sources, iter(found))
+
+    def _follows(self, source: Any) -> bool:
+        """Whether the tape remembers what became of a source."""
+        element = source._as_graph_element() if is_symbolic(source) else source
+        return not is_symbolic(source) or element in self._watched or element in self._records
 
     def _producer(self) -> Any:
         """From a tensor to the operation that the tape remembers, else to one without inputs."""

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from optkit.ops.clip import clip_by_norm, global_norm
-
-from optkit.graph import IndexedSlices, Tensor, is_symbolic
+from optkit.graph import IndexedSlices, Tensor, get_default_graph, is_symbolic
 from optkit.ops.array import reshape, shape
+from optkit.ops.clip import clip_by_norm, global_norm
 from optkit.ops.core import as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.random import truncated_normal
@@ -29,9 +28,19 @@ __all__ = [
     "gradient_values",
     "multiplied",
     "multiply_gradients",
+    "refuse_eager",
 ]
 
 GradAndVar = tuple[Any, Any]
+
+
+def refuse_eager(function: str) -> None:
+    """Raise a RuntimeError in eager mode, which has no train op to build."""
+    if get_default_graph().eager:
+        raise RuntimeError(
+            f"{function} builds an operation to run, and eager mode runs everything at once; give "
+            "minimize a function that computes the loss, or build inside `with graph.as_default():`"
+        )
 
 
 def as_pairs(argument: str, value: Any) -> list[GradAndVar]:

@@ -34,6 +34,7 @@ from optkit.train.transforms import (
     gradient_norm,
     gradient_values,
     multiplied,
+    refuse_eager,
 )
 from optkit.variable_scope import get_variable, variable_scope
 from summaries import OPTIMIZER_SUMMARIES
@@ -114,6 +115,7 @@ def optimize_loss(
     Source: tf.contrib.layers.optimize_loss.
     """
     graph = get_default_graph()
+    refuse_eager("optimize_loss")
     with graph.all_or_nothing():
         loss = _scalar_loss(loss)
         if global_step is None:

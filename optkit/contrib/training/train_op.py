@@ -14,7 +14,7 @@ from optkit.ops.array import identity
 from optkit.ops.control import no_op, with_dependencies
 from optkit.ops.math import check_numerics as checked_numerics
 from optkit.train.optimizer import Optimizer
-from optkit.train.transforms import as_pairs, gradient_norm, gradient_values
+from optkit.train.transforms import as_pairs, gradient_norm, gradient_values, refuse_eager
 from optkit.variables import Variable, trainable_variables
 
 __all__ = ["add_gradients_summaries", "create_train_op"]
@@ -67,6 +67,7 @@ def create_train_op(
     Source: tf.contrib.training.create_train_op.
     """
     graph = get_default_graph()
+    refuse_eager("create_train_op")
     if not is_symbolic(total_loss):
         raise TypeError(f"total_loss: expected a Tensor, got {total_loss!r}")
     for method in ("compute_gradients", "apply_gradients"):
