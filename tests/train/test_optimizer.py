@@ -107,6 +107,8 @@ def test_a_callable_loss_trains_what_it_depends_on():
     assert pairs[1][0] is None
     ((grad, _),) = optimizer.compute_gradients(lambda: a * a, grad_loss=tf.constant(10.0))
     assert started().run(grad) == 40.0
+    with pytest.raises(ValueError, match="loss: the function reads no trainable variable"):
+        optimizer.compute_gradients(lambda: tf.constant(1.0))
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,34 @@ def test_a_subclass_may_override_the_hooks_of_resource_variables(cls, moved):
     assert_array_equal(session.value(e), [4.0 - moved, 5.0, 5.0])
 
 
+class DecaysWeights:
+    """Shrinks what is about to be updated, as the weight decay of tf.contrib.opt does."""
+
+    def _resource_apply_dense(self, grad, var):
+        with tf.control_dependencies([var.assign_sub(0.5 * var)]):
+            return super()._resource_apply_dense(grad, var)
+
+    def _resource_apply_sparse(self, grad, var, indices):
+        shrunk = tf.scatter_sub(var, indices, 0.5 * tf.gather(var, indices))
+        with tf.control_dependencies([shrunk]):
+            return super()._resource_apply_sparse(grad, var, indices)
+
+
+class MomentumWithDecay(DecaysWeights, T.MomentumOptimizer):
+    """An equation, and a hook around it."""
+
+
+def test_a_hook_may_go_around_an_equation():
+    w, e = tf.Variable([4.0, 8.0]), tf.Variable([4.0, 8.0, 16.0])
+    optimizer = MomentumWithDecay(1.0, 0.5)
+    train_op = optimizer.apply_gradients([([1.0, 2.0], w), (rows([1.0, 1.0, 2.0], [2, 2, 0]), e)])
+    session = started()
+    session.run(train_op)
+    assert_array_equal(session.value(w), [1.0, 2.0])
+    assert_array_equal(session.value(e), [0.0, 8.0, 6.0])
+    assert_array_equal(session.value(optimizer.get_slot(e, "momentum")), [2.0, 0.0, 2.0])
+
+
 class Delegates(T.Optimizer):
     """Clips the gradients of another optimizer, as wrappers in TF1 do."""
 
