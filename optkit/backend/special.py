@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["erf", "erfc", "power", "wide_dtype"]
+__all__ = ["erf", "erfc", "power", "repeated", "wide_dtype"]
 
 
 def erf(xp: Any, x: Any) -> Any:
@@ -45,6 +45,18 @@ def power(xp: Any, x: Any, y: Any) -> Any:
         if y == 1:
             return x
     return xp.power(x, y)
+
+
+def repeated(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    """x broadcast to a shape; a view where that is cheaper than a copy.
+
+    NumPy takes some microseconds to make the view: as long as filling a few thousand elements.
+    """
+    if xp is not np or math.prod(shape) > 4096:
+        return xp.broadcast_to(x, shape)
+    filled = np.empty(shape, x.dtype)
+    filled[...] = x
+    return filled
 
 
 def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -126,7 +126,7 @@ def _softmax_cross_entropy(
     xp: ArrayModule, logits: Array, labels: Array, *, axis: int
 ) -> tuple[Array, Array]:
     shifted, e, total = shifted_exponentials(xp, logits, axis)
-    loss = xp.sum(labels * (xp.log(total) - shifted), axis=axis)
+    loss = (labels * (xp.log(total) - shifted)).sum(axis=axis)
     dlogits = e / total - labels
     return loss.astype(logits.dtype, copy=False), dlogits.astype(logits.dtype, copy=False)
 

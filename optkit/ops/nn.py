@@ -199,7 +199,7 @@ def _bias_add_grad(xp: ArrayModule, dy: Array, bias: Array, *, data_format: str)
     """dy summed over all axes but the channels', in the shape of the bias."""
     axis = _channel_axis(data_format) % dy.ndim
     axes = tuple(i for i in range(dy.ndim) if i != axis)
-    return xp.sum(dy, axis=axes, dtype=wide_dtype(dy.dtype)).astype(dy.dtype, copy=False)
+    return dy.sum(axis=axes, dtype=wide_dtype(dy.dtype)).astype(dy.dtype, copy=False)
 
 
 @_bias_add_grad.gradient

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optkit.backend.special import wide_dtype
+from optkit.backend.special import repeated, wide_dtype
 from optkit.dtypes import FLOATS, DType, as_dtype, bool_, int64
 from optkit.errors import InvalidArgumentError
 from optkit.graph import OPERATORS, Operation, Tensor
@@ -93,7 +93,7 @@ def built(
 
 def total_of(xp: ArrayModule, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     """The sum, for 16-bit floats in float32."""
-    return xp.sum(x, axis=axis, dtype=wide_dtype(x.dtype), keepdims=keepdims)
+    return x.sum(axis=axis, dtype=wide_dtype(x.dtype), keepdims=keepdims)
 
 
 @op("Spread", accepts={"x": REALS}, shape=lambda inputs, _: inputs[1].sizes)
@@ -106,7 +106,7 @@ def _spread(
         y = (y.astype(wide_dtype(y.dtype)) / max(1, x.size // max(1, y.size))).astype(y.dtype)
     if not keepdims:
         y = y.reshape(reduced_sizes(x.shape, {"axis": axis, "keepdims": True}))
-    return xp.broadcast_to(y, x.shape)
+    return repeated(xp, y, x.shape)
 
 
 @_spread.gradient
@@ -146,7 +146,7 @@ def reduce_sum(
 @op("Mean", types=REALS, shape=reduced_shape)
 def _mean(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     if x.dtype.kind in "iu":
-        total = xp.sum(x, axis=axis, dtype=xp.int64, keepdims=keepdims)
+        total = x.sum(axis=axis, dtype=xp.int64, keepdims=keepdims)
         count = max(1, x.size // max(1, total.size))
         # Integers are divided as in C: towards 0.
         return (xp.sign(total) * (xp.abs(total) // count)).astype(x.dtype)
@@ -199,7 +199,7 @@ def reduce_std(
 @op("Prod", types=REALS, shape=reduced_shape)
 def _prod(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
     wide = wide_dtype(x.dtype)
-    return xp.prod(x, axis=axis, dtype=wide, keepdims=keepdims).astype(x.dtype, copy=False)
+    return x.prod(axis=axis, dtype=wide, keepdims=keepdims).astype(x.dtype, copy=False)
 
 
 @_prod.gradient
@@ -253,7 +253,7 @@ def extreme(
     shape = reduced_sizes(x.shape, {"axis": axis, "keepdims": keepdims})
     if x.size == 0:
         return xp.full(shape, empty, x.dtype)
-    return getattr(xp, name)(x, axis=axis, keepdims=keepdims)
+    return getattr(x, name)(axis=axis, keepdims=keepdims)
 
 
 def lowest(dtype: Any) -> Any:
@@ -319,12 +319,12 @@ def reduce_min(
 
 @op("Any", types={bool_}, shape=reduced_shape, differentiable=False)
 def _any(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    return xp.any(x, axis=axis, keepdims=keepdims)
+    return x.any(axis=axis, keepdims=keepdims)
 
 
 @op("All", types={bool_}, shape=reduced_shape, differentiable=False)
 def _all(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
-    return xp.all(x, axis=axis, keepdims=keepdims)
+    return x.all(axis=axis, keepdims=keepdims)
 
 
 def reduce_any(

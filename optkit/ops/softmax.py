@@ -30,9 +30,9 @@ def shifted_exponentials(
 ) -> tuple[Array, Array, Array]:
     """x - max(x), its exponential, and the sum of that, over the axes; in float32 for 16 bits."""
     x = x.astype(wide_dtype(x.dtype), copy=False)
-    shifted = x - xp.max(x, axis=axis, keepdims=True)
+    shifted = x - x.max(axis=axis, keepdims=True)
     e = xp.exp(shifted)
-    return shifted, e, xp.sum(e, axis=axis, keepdims=True)
+    return shifted, e, e.sum(axis=axis, keepdims=True)
 
 
 @op("Softmax", types=FLOATS)

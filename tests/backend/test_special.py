@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from optkit.backend.special import erf, erfc, power, wide_dtype
+from optkit.backend.special import erf, erfc, power, repeated, wide_dtype
 
 # Abramowitz and Stegun, Handbook of Mathematical Functions, table 7.1.
 ERF = {0.0: 0.0, 0.5: 0.5204998778, 1.0: 0.8427007929, 1.5: 0.9661051465, 2.0: 0.9953222650}
@@ -65,3 +65,23 @@ def test_power_keeps_the_dtype(exponent):
 )
 def test_what_sums_are_made_in(dtype, wide):
     assert wide_dtype(np.dtype(dtype)) == wide
+
+
+@pytest.mark.parametrize(
+    ("small", "shape"),
+    [
+        ((), ()),
+        ((), (2, 3)),
+        ((), (0, 3)),
+        ((), (5000, 3)),
+        ((3,), (100, 3)),
+        ((1, 3), (5000, 3)),
+        ((2, 1), (2, 3)),
+    ],
+)
+def test_repeating(small, shape):
+    x = np.arange(np.prod(small), dtype="float32").reshape(small)
+    result = repeated(np, x, shape)
+    assert result.dtype == "float32"
+    np.testing.assert_array_equal(result, np.broadcast_to(x, shape))
+    assert np.shares_memory(result, x) == (result.size > 4096)

@@ -60,10 +60,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The op is tested in `file` (relative to the root), which names its type or function."""
+    """The op is tested in `file` (relative to the root), which names its type or function.
+
+    `name` is what the file calls it, if neither.
+    """
 
     file: str
     why: str
+    name: str | None = None
 
 
 Table: TypeAlias = Mapping[str, Sequence[Case] | Elsewhere]

@@ -2,16 +2,15 @@
 
 from tests.ops.rows import Elsewhere, Table
 
-_SUMMARIES = Elsewhere("tests/test_summary.py", "the value is a serialised proto")
-
 TABLE: Table = {
     "Const": Elsewhere("tests/ops/test_core.py", "it has no inputs"),
     "OrthogonalMatrix": Elsewhere("tests/test_initializers.py", "many matrices are right"),
     "RequireInitialized": Elsewhere("tests/test_variables.py", "it fails or says nothing"),
     "UninitializedNames": Elsewhere("tests/test_variables.py", "names depend on the session"),
-    "HistogramSummary": _SUMMARIES,
-    "ImageSummary": _SUMMARIES,
-    "MergeSummary": _SUMMARIES,
-    "ScalarSummary": _SUMMARIES,
-    "TextSummary": _SUMMARIES,
+    **{
+        f"{name.title()}Summary": Elsewhere(
+            "tests/test_summary.py", "the value is a serialised proto", f"summary.{name}("
+        )
+        for name in ("histogram", "image", "merge", "scalar", "text")
+    },
 }
