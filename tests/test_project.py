@@ -126,5 +126,5 @@ def test_ci_runs_the_commands_of_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for command in ("python -m pip install -e '.[test]'", "python -m pytest"):
-        assert command in readme
+        assert any(command in line for line in readme)
         assert re.search(rf"{re.escape(command)}$", steps, re.MULTILINE)
