@@ -202,8 +202,8 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         return None
     with get_default_graph().name_scope(name or "clip_by_norm"):
         if isinstance(t, IndexedSlices):
-            return _on_values(lambda x: _clipped(x, clip_norm, axes, 1), deduplicate(t))
-        return _clipped(as_tensor(t, name="t"), clip_norm, axes, 1)
+            return _on_values(lambda x: _clipped(x, clip_norm, axes), deduplicate(t))
+        return _clipped(as_tensor(t, name="t"), clip_norm, axes)
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
@@ -213,11 +213,11 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
         return _clipped(tensor, clip_norm, None, size(tensor))
 
 
-def _clipped(t: Tensor, clip_norm: Any, axes: Any, share: Any) -> Tensor:
-    """t scaled down to a norm/share of `clip_norm`."""
+def _clipped(t: Tensor, clip_norm: Any, axes: Any, count: Tensor | None = None) -> Tensor:
+    """t scaled down to a norm, or with a count a norm/count, of `clip_norm`."""
     norm = _global_norm(t) if axes is None else _norm_along(t, axes=static_ints(axes, "axes"))
-    if isinstance(share, Tensor):
-        norm = norm / cast(share, norm.dtype)
+    if count is not None:
+        norm = norm / cast(count, norm.dtype)
     threshold = _threshold(clip_norm, norm.dtype)
     return _scaled(t, _clip_factor(norm, threshold, negative=0, strict=False))
 

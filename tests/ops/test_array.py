@@ -204,6 +204,9 @@ def test_like_keeps_or_changes_the_dtype():
     assert zeros_like(x).dtype == "float64"
     assert ones_like(x, "int32").dtype == "int32"
     assert ones_like(constant([1, 2])).op.type == "Const"
+    assert zeros_like(constant([1, 2])).op.type == "Const"
+    assert zeros_like(constant([1, 2]), optimize=False).op.type == "ZerosLike"
+    assert ones_like(constant([1, 2]), optimize=False).op.type == "OnesLike"
     assert zeros_like([[1, 2]]).shape == [1, 2]
     values = run([zeros_like(x), ones_like(x)], {x: [np.nan, 1.0]})
     np.testing.assert_array_equal(values, [[0, 0], [1, 1]])
@@ -509,6 +512,10 @@ def test_names_are_those_of_tf():
             unstack(x)[0],
             fill([1], 2.0),
             x[0],
+            zeros_like(x),
+            ones_like(x),
+            zeros([1]),
+            ones([1]),
         )
     ] == [
         "Identity",
@@ -522,5 +529,9 @@ def test_names_are_those_of_tf():
         "unstack",
         "Fill",
         "strided_slice",
+        "zeros_like",
+        "ones_like",
+        "zeros",
+        "ones",
     ]
     assert reshape(x, [2], name="flat").name == "flat:0"

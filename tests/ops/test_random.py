@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from optkit.dtypes import float32
 from optkit.errors import InvalidArgumentError
 from optkit.gradients import gradients
 from optkit.graph import Graph, get_default_graph
@@ -84,6 +85,22 @@ def test_streams_of_other_keys_and_runs_differ():
     ]
     assert len({tuple(words) for words in streams}) == 6
     assert Stream((-1, 5), 0).bits(2).tolist() == Stream((2**64 - 1, 5), 0).bits(2).tolist()
+
+
+def test_p110_numbers_stay_the_same_for_ever():
+    # Seeds of published runs must go on to give these.
+    stream = Stream((1, 2), 3)
+    assert stream.bits(2).tolist() == [1170280437898119671, 13051159143091778299]
+    np.testing.assert_array_equal(
+        Stream((1, 2), 3).uniform((3,)),
+        [0.06344102965932141, 0.707504754819708, 0.27756060377104574],
+    )
+    for draw in (Stream.normal, Stream.truncated_normal):
+        np.testing.assert_allclose(
+            draw(Stream((1, 2), 3), (4,)),
+            [-0.06238401617518299, -1.528018746132531, 0.356642418901244, -0.351813086652587],
+            rtol=1e-14,
+        )
 
 
 def test_streams_can_be_empty():
@@ -246,6 +263,9 @@ def test_shuffle_moves_whole_rows():
     assert (found != rows).any()
     np.testing.assert_array_equal(found[np.argsort(found[:, 0])], rows)
     assert run(random_shuffle(3.0, seed=1)) == 3
+    two = random_shuffle([0, 1], seed=1)
+    session = Session()
+    assert {tuple(session.run(two)) for _ in range(20)} == {(0, 1), (1, 0)}
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -328,6 +348,23 @@ def test_gradients_flow_to_mean_deviation_and_limits():
     y = random_uniform([4], 0.0, high, seed=1)
     value, dhigh = run([y, gradients(y, high)[0]], {high: 2.0})
     np.testing.assert_allclose(dhigh, value.sum() / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("draw", [random_uniform, random_normal, truncated_normal])
+def test_tensors_as_parameters_give_what_numbers_give(draw):
+    first, second = placeholder("float64", []), placeholder("float64", [])
+    found = run(draw([9], first, second, dtype="float64", seed=1), {first: 2.5, second: 4.5})
+    np.testing.assert_allclose(found, run(draw([9], 2.5, 4.5, dtype="float64", seed=1)))
+
+
+def test_defaults_are_the_standard_distributions():
+    pairs = [
+        (random_uniform([9], seed=1), random_uniform([9], 0.0, 1.0, float32, 1)),
+        (random_normal([9], seed=1), random_normal([9], 0.0, 1.0, float32, 1)),
+        (truncated_normal([9], seed=1), truncated_normal([9], 0.0, 1.0, float32, 1)),
+    ]
+    for found, expected in run(pairs):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_array_parameters_broadcast():

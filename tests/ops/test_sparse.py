@@ -9,7 +9,7 @@ from optkit.backend.segments import merge_rows, segment_sum
 from optkit.errors import InvalidArgumentError
 from optkit.gradients import gradients
 from optkit.graph import IndexedSlices
-from optkit.ops.array import placeholder
+from optkit.ops.array import placeholder, unstack
 from optkit.ops.core import as_tensor, constant
 from optkit.ops.sparse import deduplicate, densify, unsorted_segment_sum
 from optkit.runtime.session import Session
@@ -72,6 +72,10 @@ def test_float16_is_added_up_in_float32():
     found = segment_sum(np, values, np.zeros(4096, np.int32), 1)
     assert found.dtype == np.float16
     assert found[0] == np.float16(2048 + 4095)
+    # And 60000 + 60000 would be infinite.
+    values = np.array([6e4, 6e4, -6e4, -5e4], np.float16)
+    assert segment_sum(np, values, np.zeros(4, np.int32), 1) == 1e4
+    assert merge_rows(np, values, np.zeros(4, np.int32)).values == 1e4
 
 
 def test_p112_many_repeats_give_equal_bits():
@@ -108,6 +112,11 @@ def test_deduplicated_slices_are_not_merged_again():
     assert deduplicate(once) is once
     scaled = IndexedSlices(once.values * 2, once.indices, once.dense_shape)
     assert deduplicate(scaled) is scaled
+    # Only rows that were merged here: this second output is not.
+    _, indices = unstack(constant([[0, 0], [1, 1]]))
+    np.testing.assert_array_equal(
+        run(deduplicate(IndexedSlices(constant([1.0, 2.0]), indices))).values, [3]
+    )
 
 
 def test_deduplicate_of_nothing():
