@@ -8,7 +8,6 @@ kernel, once a process and only when CuPy is wanted.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
 import os
 import warnings
@@ -36,8 +35,8 @@ class Backend:
     xp: Any
 
     def asarray(self, array: np.ndarray[Any, Any]) -> Any:
-        """A host array on this backend; the same array on NumPy."""
-        return array if self.xp is np else self.xp.asarray(array)
+        """A host array on this backend; the same array on NumPy. Texts are always on the host."""
+        return array if self.xp is np or array.dtype.kind == "O" else self.xp.asarray(array)
 
     def to_numpy(self, array: Any) -> np.ndarray[Any, Any]:
         """An array of this backend on the host."""
@@ -45,11 +44,11 @@ class Backend:
 
 
 _NUMPY = Backend("numpy", np)
-_cupy: tuple[Backend | None, BaseException | None] | None = None
+_cupy: tuple[Backend | None, Exception | None] | None = None
 _told = False
 
 
-def _probe() -> tuple[Backend | None, BaseException | None]:
+def _probe() -> tuple[Backend | None, Exception | None]:
     """CuPy as a backend, or the reason why it is not usable; found out once a process."""
     global _cupy
     if _cupy is None:
@@ -65,9 +64,9 @@ def _probe() -> tuple[Backend | None, BaseException | None]:
     return _cupy
 
 
-def _checked(name: str) -> str:
+def _checked(name: str, argument: str = "backend") -> str:
     if name not in BACKENDS:
-        raise ValueError(f"backend: expected one of {', '.join(BACKENDS)}, got {name!r}")
+        raise ValueError(f"{argument}: expected one of {', '.join(BACKENDS)}, got {name!r}")
     return name
 
 
@@ -77,7 +76,7 @@ _chosen: str | None = None
 def _current() -> str:
     if _chosen is not None:
         return _chosen
-    return _checked(os.environ.get("OPTKIT_BACKEND", "auto"))
+    return _checked(os.environ.get("OPTKIT_BACKEND", "auto"), "OPTKIT_BACKEND")
 
 
 def resolve(name: str | None = None) -> Backend:
@@ -91,9 +90,6 @@ def resolve(name: str | None = None) -> Backend:
     name = _current() if name is None else _checked(name)
     if name == "numpy":
         return _NUMPY
-    if name == "auto" and importlib.util.find_spec("cupy") is None:
-        _log.info("CuPy is not installed; arrays are NumPy's")
-        return _NUMPY
     backend, error = _probe()
     if backend is not None:
         return backend
@@ -104,11 +100,14 @@ def resolve(name: str | None = None) -> Backend:
         ) from error
     if not _told:
         _told = True
-        warnings.warn(
-            f"CuPy is installed but not usable ({type(error).__name__}: {error}); using NumPy",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+            _log.info("CuPy is not installed; arrays are NumPy's")
+        else:
+            warnings.warn(
+                f"CuPy is installed but not usable ({type(error).__name__}: {error}); using NumPy",
+                RuntimeWarning,
+                stacklevel=3,
+            )
     return _NUMPY
 
 
@@ -132,11 +131,13 @@ class use_backend:  # noqa: N801 - a function to its users, and a context manage
         _checked(name)
         if name == "cupy":
             resolve(name)
+        self._name = name
         self._previous = _chosen
         _chosen = name
 
     def __enter__(self) -> None:
-        pass
+        global _chosen
+        _chosen = self._name
 
     def __exit__(
         self,

@@ -297,7 +297,7 @@ def op(
 @op("Const", differentiable=False, infer=lambda _, attrs: [_constant_type(attrs["value"])])
 def _constant(xp: ArrayModule, *, value: np.ndarray[Any, Any]) -> Array:
     """The value that the graph was built with."""
-    return xp.asarray(value)
+    return value if value.dtype.kind == "O" else xp.asarray(value)
 
 
 def _constant_type(value: np.ndarray[Any, Any]) -> tuple[DType, Shape]:
