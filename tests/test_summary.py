@@ -344,6 +344,17 @@ def test_flush_is_a_barrier(graph, tmp_path, load):
     writer.close()
 
 
+def test_events_may_wait_as_long_as_was_asked_for(graph, tmp_path, load):
+    node = tf.summary.scalar("a", 1.0)
+    with tf.summary.FileWriter(tmp_path, flush_secs=3600) as writer, tf.Session() as sess:
+        for step in range(5):
+            writer.add_summary(sess.run(node), step)
+        waiting = sum(file.stat().st_size for file in tmp_path.iterdir())
+        writer.flush()
+        assert sum(file.stat().st_size for file in tmp_path.iterdir()) > waiting
+        assert len(load(tmp_path).Scalars("a")) == 5
+
+
 def test_a_writer_can_be_opened_again(graph, tmp_path, load):
     node = tf.summary.scalar("a", 1.0)
     writer = tf.summary.FileWriter(tmp_path)
@@ -353,7 +364,8 @@ def test_a_writer_can_be_opened_again(graph, tmp_path, load):
     writer.close()
     with pytest.raises(ValueError, match="closed"):
         writer.add_summary(data, 2)
-    writer.reopen()
+    for _ in range(2):  # the second time it is open already
+        writer.reopen()
     writer.add_summary(data, 3)
     writer.close()
     assert len(list(tmp_path.iterdir())) == 2
@@ -377,6 +389,9 @@ def test_the_graph_is_written(graph, tmp_path, load):
     for node in written.node:
         for name in node.input:
             assert name.lstrip("^").partition(":")[0] in nodes
+    ends = [name for node in written.node for name in node.input]
+    assert any(name.startswith("^") for name in ends)
+    assert "w" in nodes[w.initializer.name].input
 
 
 def test_a_graph_can_be_added_later_or_with_the_session(graph, tmp_path, load):
@@ -422,9 +437,11 @@ def test_bad_steps_are_refused(graph, tmp_path):
                 writer.add_summary(data, bad)
 
 
-def test_one_writer_a_directory_from_the_cache(graph, tmp_path):
+def test_one_writer_a_directory_from_the_cache(graph, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
     cache = tf.summary.FileWriterCache
     first = cache.get(tmp_path)
+    assert cache.get(f"~/{tmp_path.name}") is first
     assert cache.get(str(tmp_path)) is first
     assert cache.get(tmp_path / "other") is not first
     cache.clear()

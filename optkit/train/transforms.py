@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from optkit.graph import IndexedSlices, Tensor, get_default_graph, is_symbolic
-from optkit.ops.array import reshape, shape
+from optkit.ops.array import shape
 from optkit.ops.clip import clip_by_norm, global_norm
 from optkit.ops.core import as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.random import truncated_normal
 from optkit.ops.sparse import deduplicate
-from optkit.train.checks import is_number, require
+from optkit.train.checks import require
 
 __all__ = [
     "add_gradient_noise",
@@ -137,22 +137,21 @@ def _name_of(variable: Any) -> str | None:
 def _scaled(gradient: Any, multiplier: Any, name: str) -> Any:
     if gradient is None:
         return None
-    if is_symbolic(multiplier):
-        factor = cast(as_tensor(multiplier), gradient.dtype)
-    else:
-        try:
-            factor = constant(multiplier, gradient.dtype, name="multiplier")
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"gradient_multipliers: for variable {name!r}: {error}") from error
+    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
+    try:
+        if is_symbolic(multiplier):
+            factor = cast(as_tensor(multiplier), values.dtype)
+        else:
+            factor = constant(multiplier, values.dtype, name="multiplier")
+        product = values * factor
+        if not product.shape.is_compatible_with(values.shape):
+            raise ValueError(f"a multiplier of shape {factor.shape} makes it {product.shape}")
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"gradient_multipliers: the gradient of variable {name!r}: {error}") from error
     if isinstance(gradient, IndexedSlices):
-        return IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
-    product = gradient * factor
-    # A multiplier that is larger than the gradient must not change its shape.
-    return (
-        product
-        if product.shape.ndims == gradient.shape.ndims
-        else reshape(product, shape(gradient))
-    )
+        return IndexedSlices(product, gradient.indices, gradient.dense_shape)
+    return product
 
 
 def multiply_gradients(
@@ -190,15 +189,14 @@ def clip_gradient_norms(gradients_to_variables: Any, max_norm: Any) -> list[Grad
 
     Args:
         gradients_to_variables: pairs.
-        max_norm: a number >= 0 or a scalar tensor; 0 makes all gradients zero.
+        max_norm: a number or a scalar tensor; 0 and less make all gradients zero.
 
     Raises:
-        TypeError, ValueError: max_norm is no number, NaN or negative.
+        TypeError, ValueError: max_norm is no number, or NaN.
 
     Source: tf.contrib.training.clip_gradient_norms.
     """
-    if is_number(max_norm) or not is_symbolic(max_norm):
-        require("clip_gradient_norms", "max_norm", max_norm, at_least=0.0)
+    require("clip_gradient_norms", "max_norm", max_norm)
     return [
         (None if g is None else clip_by_norm(g, max_norm), v)
         for g, v in as_pairs("gradients_to_variables", gradients_to_variables)

@@ -202,8 +202,8 @@ def _learning_rate(learning_rate: Any, loss_dtype: DType) -> Tensor | None:
         return None
     if is_symbolic(learning_rate):
         tensor = as_tensor(learning_rate)
-        if tensor.sizes != () or not tensor.dtype.is_floating:
-            raise ValueError(f"learning_rate: expected a floating scalar, got {tensor!r}")
+        if tensor.sizes != () or not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+            raise ValueError(f"learning_rate: expected a scalar number, got {tensor!r}")
         return tensor
     if not is_number(learning_rate):
         raise ValueError(

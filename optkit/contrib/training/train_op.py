@@ -105,8 +105,7 @@ def create_train_op(
             if check_numerics:
                 loss = checked_numerics(loss, "LossTensor is inf or nan")
             train_op: Tensor = with_dependencies([applied], loss)
-        if train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
-            graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
+        graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
         return train_op
 
 

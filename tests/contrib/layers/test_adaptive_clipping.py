@@ -158,6 +158,41 @@ def test_the_summary_holds_the_limit(graph):
     assert value == pytest.approx(reference.max_norm, rel=1e-5)
 
 
+def test_the_deviation_is_at_least_the_root_of_epsilon(graph):
+    """At the first step the averages are of one norm, which deviates from nothing."""
+    loss, x = problem()
+    step = tf.train.get_or_create_global_step()
+    clip = adaptive_clipping_fn(global_step=step, epsilon=0.25, report_summary=True)
+    train_op = optimize_loss(loss, step, 1.0, "SGD", clip_gradients=clip, summaries=[])
+    with session() as sess:
+        _, data = sess.run([train_op, tf.summary.merge_all()], {x: 5.0})
+    ((_, _, limit),) = parse_summary(data)
+    assert limit == pytest.approx((5.0 + 0.25) * math.exp(2 * 0.5), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "error"),
+    [
+        ("std_factor", "2", TypeError),
+        ("std_factor", float("nan"), ValueError),
+        ("decay", 1.5, ValueError),
+        ("decay", -0.1, ValueError),
+        ("epsilon", 0.0, ValueError),
+        ("static_max_norm", 0.0, ValueError),
+        ("static_max_norm", -1.0, ValueError),
+        ("static_max_norm", True, TypeError),
+    ],
+)
+def test_bad_arguments_are_refused(argument, value, error):
+    with pytest.raises(error, match=f"{argument}.*{value!r}"):
+        adaptive_clipping_fn(**{argument: value})
+
+
+def test_what_is_no_pairs_is_refused(graph):
+    with pytest.raises(TypeError, match=r"grads_and_vars.*3"):
+        adaptive_clipping_fn()(3)
+
+
 def test_a_function_used_twice_keeps_two_averages(graph):
     loss, _ = problem()
     clip = adaptive_clipping_fn(name="limit")

@@ -244,6 +244,14 @@ def test_a_rate_variable_is_read_at_every_step(graph):
         assert ("OptimizeLoss/learning_rate", "scalar", 0.0) in parse_summary(data)
 
 
+@pytest.mark.parametrize("rate", [lambda: tf.constant(2), lambda: tf.Variable(2, trainable=False)])
+def test_rates_of_whole_numbers_may_live_in_the_graph(graph, rate):
+    model = quadratic()
+    train_op = optimize_loss(model.loss, model.step, rate(), "SGD")
+    assert summary_of(train_op)["OptimizeLoss/learning_rate"] == 2.0
+    assert moved(after(train_op), 2.0)
+
+
 def test_a_fed_rate_is_used(graph):
     model = linear([1.0])
     rate = tf.placeholder(tf.float32, [])
@@ -719,6 +727,14 @@ def test_the_default_is_loss_rate_and_global_norm(graph):
     ]  # fmt: skip
 
 
+def test_nodes_are_named_by_their_tags(graph):
+    model = quadratic()
+    optimize_loss(model.loss, model.step, 0.1, "SGD", summaries=["loss", "gradients"])
+    assert names(tf.get_collection(tf.GraphKeys.SUMMARIES)) == [
+        "OptimizeLoss/loss:0", "OptimizeLoss/gradients/w_0:0", "OptimizeLoss/gradients/b_0:0",
+    ]  # fmt: skip
+
+
 def test_values_of_gradients_are_those_applied(graph):
     model = linear([3.0, -4.0, 0.0])
     train_op = optimize_loss(model.loss, model.step, 1.0, "SGD", clip_gradients=2.5, summaries=ALL)
@@ -761,3 +777,13 @@ def test_gradients_of_several_dtypes_have_one_norm(graph):
     values = after(train_op)
     assert (values["wide"].dtype, values["narrow"].dtype) == (np.float64, np.float32)
     np.testing.assert_allclose([values["narrow"][0], values["wide"][0]], [-0.6, -0.8], rtol=1e-6)
+
+
+# -- eager mode -----------------------------------------------------------------------------------
+
+
+def test_eager_mode_is_refused():
+    with tf.eager():
+        w = tf.Variable(1.0, name="w")
+        with pytest.raises(RuntimeError, match="eager"):
+            optimize_loss(w * w, None, 0.1, "SGD")

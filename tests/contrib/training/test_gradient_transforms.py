@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optkit as tf
-from tests.contrib.models import session
+from tests.contrib.models import outline, session
 
 training = tf.contrib.training
 
@@ -31,6 +31,8 @@ def values(pairs):
         ([3.0, 4.0], 100.0, [3.0, 4.0]),
         ([3.0, 4.0], float("inf"), [3.0, 4.0]),
         ([3.0, 4.0], 0.0, [0.0, 0.0]),
+        ([3.0, 4.0], -1.0, [0.0, 0.0]),
+        ([3.0, 4.0], np.float32(1), [0.6, 0.8]),
         ([0.0, 0.0], 1.0, [0.0, 0.0]),
         ([np.inf, 4.0], 1.0, [np.nan, 0.0]),
         ([np.nan, 4.0], 1.0, [np.nan, np.nan]),
@@ -44,6 +46,25 @@ def test_each_gradient_is_clipped_by_its_own_norm(graph, gradient, limit, expect
     first, second = values(clipped)
     np.testing.assert_allclose(first, np.float32(expected), rtol=1e-6)
     np.testing.assert_array_equal(second, [0.0, 0.0])
+
+
+def test_the_limit_may_be_a_tensor(graph):
+    limit = tf.constant(1.0, tf.float64)
+    pairs = [(tf.constant([3.0, 4.0]), variable())]
+    (clipped,) = values(training.clip_gradient_norms(pairs, limit))
+    np.testing.assert_allclose(clipped, np.float32([0.6, 0.8]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [("1", TypeError), (None, TypeError), (True, TypeError), (float("nan"), ValueError)],
+)
+def test_limits_that_are_no_numbers_are_refused(graph, limit, error):
+    pairs = [(tf.constant([3.0, 4.0]), variable())]
+    before = outline(graph)
+    with pytest.raises(error, match=f"max_norm.*{limit!r}"):
+        training.clip_gradient_norms(pairs, limit)
+    assert outline(graph) == before
 
 
 def test_none_and_rows_keep_their_kind(graph):
@@ -109,3 +130,19 @@ def test_a_tensor_multiplies_rows(graph):
         got = sess.run(found)
     np.testing.assert_array_equal(got.values, np.float32([[3.0], [6.0]]))
     np.testing.assert_array_equal(got.indices, [1, 3])
+
+
+@pytest.mark.parametrize(
+    ("by", "error"),
+    [
+        ("2", TypeError),
+        ([1.0, 2.0, 3.0], ValueError),
+        ([[1.0, 2.0], [3.0, 4.0]], ValueError),
+        ([[1.0, 2.0]], ValueError),
+    ],
+    ids=str,
+)
+def test_multipliers_that_do_not_fit_are_refused(graph, by, error):
+    pairs = [(tf.constant([1.0, 2.0]), variable())]
+    with pytest.raises(error, match=r"gradient_multipliers.*'w'"):
+        training.multiply_gradients(pairs, {"w": by})
