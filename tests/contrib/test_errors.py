@@ -111,7 +111,7 @@ def step(call, value, *mentions):
     )  # fmt: skip
 
 
-def no_increment(grads_and_vars):
+def no_pairs(grads_and_vars):
     return None
 
 
@@ -253,6 +253,27 @@ ROWS = [
         "summaries with an unknown name", ValueError, "summaries", "'grads'", "learning_rate",
         "loss", "gradients", "gradient_norm", "global_gradient_norm", summaries=["loss", "grads"],
     ),
+    optimizing("summaries=3", TypeError, "summaries", "3", summaries=3),
+    optimizing("learning_rate_decay_fn=3", TypeError, "learning_rate_decay_fn", "3",
+               learning_rate_decay_fn=3),
+    optimizing("learning_rate_decay_fn returns None", TypeError, "learning_rate_decay_fn", "None",
+               learning_rate_decay_fn=lambda lr, gs: None),
+    optimizing("learning_rate_decay_fn returns a vector", ValueError, "learning_rate_decay_fn",
+               "(2,)", learning_rate_decay_fn=lambda lr, gs: lr * [1.0, 2.0]),
+    optimizing("gradient_noise_scale=function", TypeError, "gradient_noise_scale", "no_pairs",
+               gradient_noise_scale=no_pairs),
+    optimizing("gradient_multipliers=[2.0]", ValueError, "gradient_multipliers", "[2.0]",
+               gradient_multipliers=[2.0]),
+    optimizing("clip_gradients returns []", ValueError, "clip_gradients",
+               clip_gradients=lambda pairs: []),
+    optimizing("clip_gradients returns None", TypeError, "clip_gradients", "None",
+               clip_gradients=lambda pairs: None),
+    optimizing("clip_gradients a negative constant", ValueError, "clip_gradients", "-1.0",
+               replace=lambda _: {"clip_gradients": tf.constant(-1.0)}),
+    optimizing("clip_gradients a tensor of truth", ValueError, "clip_gradients", "bool",
+               replace=lambda _: {"clip_gradients": tf.constant(True)}),
+    optimizing("update_ops=[3]", TypeError, "update_ops", "3", update_ops=[3]),
+    optimizing("update_ops=3", TypeError, "update_ops", "3", update_ops=3),
     # -- create_train_op, as in the golden data --
     training(
         "total_loss unconnected", ValueError, "gradient", "'w'", "'b'",
@@ -273,6 +294,11 @@ ROWS = [
              aggregation_method=99),
     # -- create_train_op, more --
     training("total_loss=None", TypeError, "total_loss", "None", total_loss=None),
+    training("total_loss int32 tensor", ValueError, "total_loss", "int32",
+             replace=lambda _: {"total_loss": tf.constant(1)}),
+    training("transform_grads_fn=3", TypeError, "transform_grads_fn", "3", transform_grads_fn=3),
+    training("variables_to_train=3", TypeError, "variables_to_train", "3", variables_to_train=3),
+    training("update_ops=3", TypeError, "update_ops", "3", update_ops=3),
     training("total_loss=1.0", TypeError, "total_loss", "1.0", total_loss=1.0),
     training("optimizer='SGD'", TypeError, "optimizer", "'SGD'", optimizer="SGD"),
     training("optimizer=class", TypeError, "optimizer", optimizer=SGD),
@@ -282,7 +308,7 @@ ROWS = [
         replace=lambda _: {"global_step": tf.constant(3, tf.int64)},
     ),
     training("transform_grads_fn returns None", TypeError, "transform_grads_fn", "None",
-             transform_grads_fn=no_increment),
+             transform_grads_fn=no_pairs),
     training("gate_gradients=3", ValueError, "gate_gradients", "3", gate_gradients=3),
     training("variables_to_train=[3]", TypeError, "variables_to_train", "3",
              variables_to_train=[3]),

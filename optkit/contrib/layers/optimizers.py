@@ -15,7 +15,7 @@ from optkit.initializers import Constant, Zeros
 from optkit.ops.array import ones_like
 from optkit.ops.clip import clip_by_global_norm, global_norm
 from optkit.ops.control import with_dependencies
-from optkit.ops.core import as_tensor
+from optkit.ops.core import as_tensor, constant_value
 from optkit.ops.elementary import exp, log, sqrt
 from optkit.ops.logic import is_finite
 from optkit.ops.math import cast, maximum, minimum, select
@@ -124,24 +124,20 @@ def optimize_loss(
             _check_step(global_step, increment_global_step)
         with variable_scope(name, "OptimizeLoss", [loss, global_step]):
             scope = graph.get_name_scope()
+            prefix = f"{scope}/" if scope else ""
             updates = _update_ops(update_ops)
             if updates:
                 loss = with_dependencies(updates, loss)
             rate = _learning_rate(learning_rate, loss.dtype)
             wanted = _summary_names(summaries)
             if rate is not None and learning_rate_decay_fn is not None:
-                if global_step is None:
-                    raise ValueError(
-                        "global_step: learning_rate_decay_fn needs a step, and there is none; pass "
-                        "one or call create_global_step()"
-                    )
-                rate = learning_rate_decay_fn(rate, global_step)
+                rate = _decayed(rate, global_step, learning_rate_decay_fn)
             opt = _optimizer(optimizer, rate)
             if "learning_rate" in wanted:
                 in_use = opt.learning_rate_tensor()
                 if in_use is not None or rate is not None:
                     summary.tagged_scalar(
-                        f"{scope}/learning_rate", rate if in_use is None else in_use
+                        f"{prefix}learning_rate", rate if in_use is None else in_use
                     )
             chosen = listed_variables(variables, "variables")
             pairs = opt.compute_gradients(
@@ -154,14 +150,14 @@ def optimize_loss(
                 pairs = multiplied(pairs, gradient_multipliers, allow_none=True)
             norms = "gradient_norm" in wanted or "global_gradient_norm" in wanted
             if norms:
-                _summarize_global_norm(f"{scope}/global_norm/gradient_norm", pairs)
+                _summarize_global_norm(f"{prefix}global_norm/gradient_norm", pairs)
             if clip_gradients is not None:
                 pairs = _clipped(pairs, clip_gradients)
             if "loss" in wanted:
-                summary.tagged_scalar(f"{scope}/loss", loss)
-            _summarize_gradients(scope, pairs, wanted)
+                summary.tagged_scalar(f"{prefix}loss", loss)
+            _summarize_gradients(prefix, pairs, wanted)
             if clip_gradients is not None and norms:
-                _summarize_global_norm(f"{scope}/global_norm/clipped_gradient_norm", pairs)
+                _summarize_global_norm(f"{prefix}global_norm/clipped_gradient_norm", pairs)
             applied = opt.apply_gradients(
                 pairs,
                 global_step=global_step if increment_global_step else None,
@@ -223,16 +219,35 @@ def _learning_rate(learning_rate: Any, loss_dtype: DType) -> Tensor | None:
     return as_tensor(variable)
 
 
+def _decayed(rate: Tensor, global_step: Any, decay: Callable[[Any, Any], Any]) -> Any:
+    """What the decay function makes of the rate, a scalar."""
+    if not callable(decay):
+        raise TypeError(f"learning_rate_decay_fn: expected a function, got {decay!r}")
+    if global_step is None:
+        raise ValueError(
+            "global_step: learning_rate_decay_fn needs a step, and there is none; pass one or call "
+            "create_global_step()"
+        )
+    decayed = decay(rate, global_step)
+    if not is_number(decayed) and not is_symbolic(decayed):
+        raise TypeError(
+            f"learning_rate_decay_fn: expected it to give a number or Tensor, got {decayed!r}"
+        )
+    if is_symbolic(decayed) and as_tensor(decayed).sizes not in ((), None):
+        raise ValueError(f"learning_rate_decay_fn: expected it to give a scalar, got {decayed!r}")
+    return decayed
+
+
 def _summary_names(names: Iterable[str] | None) -> set[str]:
     if names is None:
         return set(_DEFAULT_SUMMARIES)
+    known = ", ".join(OPTIMIZER_SUMMARIES)
+    if not isinstance(names, Iterable):
+        raise TypeError(f"summaries: expected a list of names out of {known}, got {names!r}")
     chosen = [names] if isinstance(names, str) else list(names)
     for item in chosen:
         if isinstance(names, str) or item not in OPTIMIZER_SUMMARIES:
-            raise ValueError(
-                f"summaries: expected a list of names out of {', '.join(OPTIMIZER_SUMMARIES)}, got "
-                f"{names if isinstance(names, str) else item!r}"
-            )
+            raise ValueError(f"summaries: expected a list of names out of {known}, got {item!r}")
     return set(chosen)
 
 
@@ -272,7 +287,10 @@ def _clipped(pairs: _Pairs, clip_gradients: Any) -> _Pairs:
         clipped, _ = clip_by_global_norm([g for g, _ in pairs], clip_gradients)
         return [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
     if callable(clip_gradients):
-        return as_pairs("clip_gradients' result", clip_gradients(pairs))
+        clipped = as_pairs("clip_gradients' result", clip_gradients(pairs))
+        if not clipped:
+            raise ValueError("clip_gradients: expected the function to return pairs, got none")
+        return clipped
     raise ValueError(
         "clip_gradients: expected a number >= 0, a scalar Tensor or a function of the gradients, "
         f"got {clip_gradients!r}"
@@ -280,26 +298,33 @@ def _clipped(pairs: _Pairs, clip_gradients: Any) -> _Pairs:
 
 
 def _require_scalar(argument: str, value: Any) -> None:
-    if is_symbolic(value):
-        if as_tensor(value).sizes not in ((), None):
-            raise ValueError(f"{argument}: expected a scalar, got {value!r}")
+    """Refuse what is no number >= 0; of a tensor as far as its value is known."""
+    if not is_symbolic(value):
+        if not is_number(value):
+            raise TypeError(f"{argument}: expected a number or a scalar Tensor, got {value!r}")
+        require("optimize_loss", argument, value, at_least=0.0)
         return
-    require("optimize_loss", argument, value, at_least=0.0)
+    tensor = as_tensor(value)
+    if tensor.sizes not in ((), None) or not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        raise ValueError(f"{argument}: expected a scalar number, got {value!r}")
+    known = constant_value(tensor)
+    if known is not None:
+        require("optimize_loss", argument, known[()], at_least=0.0)
 
 
 def _summarize_global_norm(tag: str, pairs: _Pairs) -> None:
     summary.tagged_scalar(tag, global_norm([g for g, _ in pairs]))
 
 
-def _summarize_gradients(scope: str, pairs: _Pairs, wanted: set[str]) -> None:
+def _summarize_gradients(prefix: str, pairs: _Pairs, wanted: set[str]) -> None:
     for gradient, variable in pairs:
         if gradient is None:
             continue
         tag = variable.name.replace(":", "_")
         if "gradients" in wanted:
-            summary.tagged_histogram(f"{scope}/gradients/{tag}", gradient_values(gradient))
+            summary.tagged_histogram(f"{prefix}gradients/{tag}", gradient_values(gradient))
         if "gradient_norm" in wanted:
-            summary.tagged_scalar(f"{scope}/gradient_norm/{tag}", gradient_norm(gradient))
+            summary.tagged_scalar(f"{prefix}gradient_norm/{tag}", gradient_norm(gradient))
 
 
 def adaptive_clipping_fn(

@@ -13,9 +13,9 @@ from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph, is_sym
 from optkit.ops.array import identity
 from optkit.ops.control import no_op, with_dependencies
 from optkit.ops.math import check_numerics as checked_numerics
-from optkit.train.optimizer import Optimizer
+from optkit.train.optimizer import Optimizer, listed_variables
 from optkit.train.transforms import as_pairs, gradient_norm, gradient_values, refuse_eager
-from optkit.variables import Variable, trainable_variables
+from optkit.variables import Variable
 
 __all__ = ["add_gradients_summaries", "create_train_op"]
 
@@ -70,11 +70,15 @@ def create_train_op(
     refuse_eager("create_train_op")
     if not is_symbolic(total_loss):
         raise TypeError(f"total_loss: expected a Tensor, got {total_loss!r}")
+    if not total_loss.dtype.is_floating:
+        raise ValueError(f"total_loss: expected a floating tensor, got {total_loss!r}")
     for method in ("compute_gradients", "apply_gradients"):
         if not callable(getattr(optimizer, method, None)):
             raise TypeError(f"optimizer: expected an Optimizer, got {optimizer!r} without {method}")
     if isinstance(optimizer, type):
         raise TypeError(f"optimizer: expected an instance, got the class {optimizer.__name__}")
+    if transform_grads_fn is not None and not callable(transform_grads_fn):
+        raise TypeError(f"transform_grads_fn: expected a function, got {transform_grads_fn!r}")
     with graph.all_or_nothing():
         if global_step is _USE_GLOBAL_STEP or (type(global_step) is int and global_step == 0):
             global_step = get_or_create_global_step()
@@ -111,11 +115,9 @@ def create_train_op(
 
 def _trained(variables_to_train: Sequence[Any] | None) -> list[Any]:
     """The variables to train, each of them trainable."""
+    chosen = listed_variables(variables_to_train, "variables_to_train")
     if variables_to_train is None:
-        return list(trainable_variables())
-    chosen = list(variables_to_train)
-    if not chosen:
-        raise ValueError("variables_to_train: expected variables, got none")
+        return chosen
     known = get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES)
     for variable in chosen:
         if not isinstance(variable, Variable):

@@ -641,6 +641,15 @@ def test_a_given_name_is_the_scope(graph):
     assert {"fit/learning_rate", "fit/w/Adagrad", "fit/b/Adagrad"} <= after(train_op).keys()
 
 
+def test_an_empty_name_is_the_root(graph):
+    model = linear([1.0])
+    train_op = optimize_loss(model.loss, model.step, 0.5, "Adagrad", name="", summaries=ALL)
+    assert set(summary_of(train_op)) == {
+        "learning_rate", "loss", "global_norm/gradient_norm", "gradients/w_0", "gradient_norm/w_0",
+    }  # fmt: skip
+    assert {"learning_rate", "w/Adagrad"} <= after(train_op).keys()
+
+
 def test_scopes_around_it_are_prefixes(graph):
     model = quadratic()
     with tf.variable_scope("outer"):

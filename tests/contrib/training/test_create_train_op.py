@@ -187,9 +187,12 @@ def test_more_than_the_collection_warns_of_nothing(graph):
 # -- variables_to_train ---------------------------------------------------------------------------
 
 
-def test_only_the_variables_asked_for_move(graph):
+@pytest.mark.parametrize(
+    "given", [lambda m: [m.b], lambda m: (m.b,), lambda m: m.b], ids=["list", "tuple", "lone"]
+)
+def test_only_the_variables_asked_for_move(graph, given):
     model = quadratic()
-    values = after(create_train_op(model.loss, SGD(0.1), variables_to_train=[model.b]))
+    values = after(create_train_op(model.loss, SGD(0.1), variables_to_train=given(model)))
     np.testing.assert_array_equal(values["w"], W)
     np.testing.assert_allclose(values["b"], B - 0.1 * DB, rtol=1e-6)
 
