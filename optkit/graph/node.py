@@ -60,6 +60,8 @@ class Kind:
         host: positions of inputs that the kernel gets as NumPy arrays on every backend.
         random: the kernel gets a keyword `stream`, a fresh part of the operation's random numbers.
         merges: joins the branches of a `cond`: takes inputs from inside them.
+        effect: running it does more than give values (it prints, it may raise on purpose), so it
+            runs once each time it is asked for, and never before.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Kind:
     host: frozenset[int] = field(default_factory=frozenset)
     random: bool = False
     merges: bool = False
+    effect: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,6 +85,7 @@ class Op:
         differentiable: bool,
         random: bool,
         merges: bool,
+        effect: bool,
     ) -> None:
         self.__name__ = kernel.__name__
         self.__qualname__ = kernel.__qualname__
@@ -117,6 +118,7 @@ class Op:
             host=frozenset(self._inputs.index(name) for name in host),
             random=random,
             merges=merges,
+            effect=effect,
         )
         if type_name in REGISTRY:
             raise ValueError(f"an op of type {type_name!r} is declared already")
@@ -257,6 +259,7 @@ def op(
     differentiable: bool = True,
     random: bool = False,
     merges: bool = False,
+    effect: bool = False,
 ) -> Callable[[_Kernel], Op]:
     """Declare an op.
 
@@ -273,6 +276,7 @@ def op(
         differentiable: False declares that no gradient flows.
         random: the kernel takes a keyword `stream` with random numbers.
         merges: takes inputs from inside `cond` branches.
+        effect: running it does more than give values.
     """
 
     def declare(kernel: _Kernel) -> Op:
@@ -289,6 +293,7 @@ def op(
             differentiable=differentiable,
             random=random,
             merges=merges,
+            effect=effect,
         )
 
     return declare
@@ -441,7 +446,7 @@ def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
 def _folded_from(tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensors whose values give the value of `tensor`, if that is to be worked out at all."""
     kind = tensor.op.kind
-    if kind.kernel is None or kind.access or kind.random or kind.merges:
+    if kind.kernel is None or kind.access or kind.random or kind.merges or kind.effect:
         return ()
     if kind.name == "PlaceholderWithDefault":
         return ()  # a run may feed another value

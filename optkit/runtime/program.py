@@ -43,6 +43,8 @@ def compiled(plan: Plan, backend: Backend) -> Program | None:
         kind = step.op.kind
         if step.branch or kind.merges or step.sources or kind.access == "initialized":
             return None
+        if kind.effect:  # a program that fails runs again by the reference
+            return None
         if kind.kernel is None and kind.access is None:
             return None  # a placeholder that was not fed: the reference tells
         if any(place in results for place in step.inputs):
