@@ -223,6 +223,12 @@ def test_gradient_of_fill_is_the_sum():
     assert run(dx, {x: 1.0}) == 6
 
 
+def test_broadcast_to_of_one_rank():
+    x = placeholder("float32", [3, 1])
+    assert broadcast_to(x, [3, 4]).shape == [3, 4]
+    assert run(broadcast_to(x, [3, 4]), {x: np.ones((3, 1))}).shape == (3, 4)
+
+
 def test_broadcast_to_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match=r"BroadcastTo: .*broadcast"):
         broadcast_to([1.0, 2.0], [3])
@@ -516,6 +522,9 @@ def test_names_are_those_of_tf():
             ones_like(x),
             zeros([1]),
             ones([1]),
+            shape(x),
+            size(x),
+            rank(x),
         )
     ] == [
         "Identity",
@@ -533,5 +542,8 @@ def test_names_are_those_of_tf():
         "ones_like",
         "zeros",
         "ones",
+        "Shape",
+        "Size",
+        "Rank",
     ]
     assert reshape(x, [2], name="flat").name == "flat:0"
