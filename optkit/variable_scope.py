@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optkit.dtypes import DType, as_dtype, float32, result_dtype
-from optkit.graph import Graph, GraphKeys, Operation, Tensor, get_default_graph, is_symbolic
+from optkit.graph import (
+    Graph,
+    GraphKeys,
+    Ledger,
+    Operation,
+    Tensor,
+    get_default_graph,
+    is_symbolic,
+)
 from optkit.initializers import glorot_uniform_initializer, zeros_initializer
 from optkit.shapes import TensorShape
 from optkit.variables import Variable
@@ -220,12 +228,17 @@ class _Store:
         opened: how often each scope name was opened, so that default names are made unique.
     """
 
-    variables: dict[str, Variable] = field(default_factory=dict)
+    variables: Ledger[str, Variable] = field(default_factory=Ledger)
     scope: VariableScope = field(default_factory=lambda: VariableScope(False))
-    opened: dict[str, int] = field(default_factory=dict)
+    opened: Ledger[str, int] = field(default_factory=Ledger)
 
-    def copy(self) -> _Store:
-        return _Store(dict(self.variables), self.scope, dict(self.opened))
+    def mark(self) -> tuple[int, VariableScope, int]:
+        return self.variables.mark(), self.scope, self.opened.mark()
+
+    def undo(self, mark: tuple[int, VariableScope, int]) -> None:
+        variables, self.scope, opened = mark
+        self.variables.undo(variables)
+        self.opened.undo(opened)
 
     def unique(self, name: str) -> str:
         """`name`, with _1, _2, ... when the current scope has opened one of that name."""
@@ -238,7 +251,6 @@ class _Store:
 
 
 def _store(graph: Graph) -> _Store:
-    # Looked up at each use: a rollback puts a copy in its place.
     store: _Store = graph.stores.setdefault(_STORE, _Store())
     return store
 
@@ -300,7 +312,7 @@ def variable_scope(
         raise ValueError("reuse: expected a name_or_scope to reuse, got only a default_name")
     graph = _graph_of(values)
     store = _store(graph)
-    outer, opened = store.scope, dict(store.opened)
+    outer, before = store.scope, store.opened.mark()
     parent, full_name, label = _place(store, name_or_scope, default_name)
     jumps = parent is name_or_scope
     with contextlib.ExitStack() as stack:
@@ -329,15 +341,15 @@ def variable_scope(
             if _store(graph).scope is not scope:
                 raise RuntimeError(f"{scope!r} was left before a scope entered inside it")
         finally:
-            store = _store(graph)
             store.scope = outer
             if jumps:
-                store.opened = opened | {full_name: opened.get(full_name, 0) + 1}
+                store.opened.undo(before)
+                store.opened[full_name] = store.opened.get(full_name, 0) + 1
             else:
-                inner = f"{full_name}/"
-                store.opened = {
-                    key: count for key, count in store.opened.items() if not key.startswith(inner)
-                }
+                # Names inside are counted anew when the scope is opened again.
+                for key in store.opened.changed(before):
+                    if key.startswith(f"{full_name}/"):
+                        store.opened[key] = 0
 
 
 def variable_op_scope(

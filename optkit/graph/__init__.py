@@ -7,6 +7,7 @@ order of creation is an order in which everything can run.
 
 from optkit.graph.graph import Graph, default_mode, get_default_graph, reset_default_graph
 from optkit.graph.keys import GraphKeys
+from optkit.graph.ledger import Ledger
 from optkit.graph.node import (
     OPERATORS,
     Branch,
@@ -44,6 +45,7 @@ __all__ = [
     "GraphKeys",
     "IndexedSlices",
     "Kind",
+    "Ledger",
     "Operation",
     "SessionLike",
     "Tensor",

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from optkit.graph.ledger import Ledger
 from optkit.graph.node import Branch, IndexedSlices, Kind, Operation, Tensor, is_symbolic
 from optkit.graph.stacks import GRAPHS
 
@@ -44,7 +45,7 @@ class Graph:
         self.schedules: dict[Operation, Operation] = {}
         """Operation of a learning-rate schedule -> the variable operation of its step."""
         self.stores: dict[str, Any] = {}
-        """State that upper floors keep per graph; each value has `copy()`."""
+        """State that upper floors keep per graph; each value has `mark()` and `undo(mark)`."""
         self.reads: dict[tuple[Operation, frozenset[Operation], Branch | None], Operation] = {}
         """Read operations by variable, control inputs and branch: equal reads are one."""
         self.missing_gradients: list[str] = []
@@ -372,26 +373,31 @@ class Graph:
     def all_or_nothing(self) -> Iterator[None]:
         """If the body raises, the graph is as before: operations, names, collections, stores."""
         mark = self.mark()
-        collections = {key: (items, list(items)) for key, items in self._collections.items()}
-        stores = {key: store.copy() for key, store in self.stores.items()}
-        missing = list(self.missing_gradients)
+        # Lengths and marks, not copies: this is entered for every variable of a large graph.
+        collections = {key: (items, len(items)) for key, items in self._collections.items()}
+        stores = {key: store.mark() for key, store in self.stores.items()}
+        missing = len(self.missing_gradients)
         try:
             yield
         except BaseException:
             self.undo(mark)
             # In place, as callers may hold the lists.
-            for items in self._collections.values():
-                items.clear()
-            for key, (items, before) in collections.items():
-                items[:] = before
+            for key, items in self._collections.items():
+                if key not in collections:
+                    items.clear()
+            for key, (items, length) in collections.items():
+                del items[length:]
                 self._collections[key] = items
-            self.stores = stores
-            self.missing_gradients = missing
+            for key in self.stores.keys() - stores.keys():
+                del self.stores[key]
+            for key, before in stores.items():
+                self.stores[key].undo(before)
+            del self.missing_gradients[missing:]
             raise
 
     def table(self, name: str) -> MutableMapping[Operation, Any]:
         """A table by operation that an upper floor keeps for this graph, in `stores`."""
-        found: MutableMapping[Operation, Any] = self.stores.setdefault(name, {})
+        found: MutableMapping[Operation, Any] = self.stores.setdefault(name, Ledger())
         return found
 
     # -- collections ------------------------------------------------------------------------

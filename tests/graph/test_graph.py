@@ -11,6 +11,7 @@ from optkit.graph import (
     Graph,
     GraphKeys,
     IndexedSlices,
+    Ledger,
     add_to_collection,
     add_to_collections,
     colocate_with,
@@ -532,11 +533,6 @@ def test_feeding_can_be_prevented(graph):
 # -- what an error leaves behind ------------------------------------------------------------------
 
 
-class Store(dict):
-    def copy(self):
-        return Store(self)
-
-
 def state_of(graph):
     return (
         graph.get_operations(),
@@ -595,7 +591,7 @@ def build_at_random(graph: Graph, draw, count: int) -> None:
             case "clear":
                 graph.clear_collection(draw(name))
             case "store":
-                graph.stores.setdefault(draw(name), Store())[draw(name)] = object()
+                graph.stores.setdefault(draw(name), Ledger())[draw(name)] = object()
             case "missing":
                 graph.missing_gradients.append("w")
             case "schedule" if variables:
