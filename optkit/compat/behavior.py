@@ -22,4 +22,3 @@ def enable_resource_variables() -> None:
 
 def disable_resource_variables() -> None:
     """Do nothing: see `enable_resource_variables`."""
-

@@ -60,8 +60,9 @@ def changed_rows(
 ) -> tuple[Array | None, tuple[Array, ...]]:
     """The row numbers that an update changes, and the new rows of the variable and its slots.
 
-    The row numbers are None, and the rows whole arrays, when all of them change. `arrays` holds `count` current values, the gradient (for rows, its values and their row
-    numbers, without duplicates) and the hyper-parameters.
+    The row numbers are None, and the rows whole arrays, when all of them change. `arrays` holds
+    `count` current values, the gradient (for rows, its values and their row numbers, without
+    duplicates) and the hyper-parameters.
     """
     currents, rest = arrays[:count], arrays[count:]
     indices = None

@@ -56,7 +56,9 @@ def test_tiles_give_the_equations_bits(name, dtype, size):
     slots = [1 + rng.random(size).astype(dtype) for _ in optimizer.slots]
     scalars = [wide(VALUES[key]) for key in hyper]
     expected = optimizer.update(
-        np, *(array.astype(wide) for array in (w, g, *slots)), **dict(zip(hyper, scalars))
+        np,
+        *(array.astype(wide) for array in (w, g, *slots)),
+        **dict(zip(hyper, scalars, strict=True)),
     )
     expected = expected if isinstance(expected, tuple) else (expected,)
     FusedUpdate(optimizer.update, len(slots), hyper)([w, *slots], g, scalars)
