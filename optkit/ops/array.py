@@ -246,8 +246,9 @@ def zeros_like(
     """
     like = as_tensor(tensor)
     of = like.dtype if dtype is None else as_dtype(dtype)
-    if (optimize and like.shape.is_fully_defined()) or of.name == "string":
-        return zeros(shape(like), of, name or "zeros_like")
+    static = like.shape.is_fully_defined()
+    if (optimize and static) or of.name == "string":
+        return zeros(like.sizes if static else shape(like), of, name or "zeros_like")
     return _zeros_like(like, dtype=of, name=name or "zeros_like")
 
 
@@ -258,7 +259,7 @@ def ones_like(
     like = as_tensor(tensor)
     of = like.dtype if dtype is None else as_dtype(dtype)
     if (optimize and like.shape.is_fully_defined()) or of.name == "string":
-        return ones(shape(like), of, name or "ones_like")
+        return ones(like.sizes, of, name or "ones_like")
     return _ones_like(like, dtype=of, name=name or "ones_like")
 
 

@@ -171,6 +171,10 @@ def test_zeros_of_text_are_empty():
     tensor = zeros([2], string)
     assert run(tensor).tolist() == [b"", b""]
     assert run(zeros_like(constant(["a"]))).tolist() == [b""]
+    x = placeholder(string, [None])
+    assert run(zeros_like(x), {x: ["a", "b"]}).tolist() == [b"", b""]
+    with pytest.raises(TypeError, match="dtype: expected numbers or bool, got string"):
+        ones_like(x)
     with pytest.raises(TypeError, match="dtype: expected numbers or bool, got string"):
         ones([2], string)
 
