@@ -150,9 +150,14 @@ def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
             f"feed_dict: the value for {tensor.name!r} is {value!r}; feed arrays or numbers, "
             "e.g. the result of Session.run"
         )
-    array = _on_device(backend, tensor, value)
-    if array is None:
-        array = backend.asarray(_on_host(tensor, value))
+    try:
+        array = _on_device(backend, tensor, value)
+        if array is None:
+            array = backend.asarray(_on_host(tensor, value))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"feed_dict: the value for {tensor.name!r}: {error}") from error
+    except (RuntimeError, BufferError) as error:  # another library refuses to share its memory
+        raise TypeError(f"feed_dict: the value for {tensor.name!r}: {error}") from error
     if not fits(tensor.sizes, array.shape):
         raise ValueError(
             f"feed_dict: the value for {tensor.name!r}: expected shape {tensor.shape}, got "
@@ -171,17 +176,12 @@ def _on_device(backend: Backend, tensor: Tensor, value: Any) -> Any:
 
 def _on_host(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """`value` as a read-only array of the tensor's dtype; no copy where none is needed."""
-    try:
-        ready = isinstance(value, np.ndarray) and value.dtype == tensor.dtype.dtype
-        if ready and tensor.dtype is not string:  # in an array of objects, texts may be no bytes
-            array = np.asarray(value).view()  # a plain array: matrices multiply otherwise
-        else:
-            if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
-                value = np.from_dlpack(value)
-            array = as_array(value, tensor.dtype).view()
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"feed_dict: the value for {tensor.name!r}: {error}") from error
-    except (RuntimeError, BufferError) as error:  # another library refuses to share its memory
-        raise TypeError(f"feed_dict: the value for {tensor.name!r}: {error}") from error
+    ready = isinstance(value, np.ndarray) and value.dtype == tensor.dtype.dtype
+    if ready and tensor.dtype is not string:  # in an array of objects, texts may be no bytes
+        array = np.asarray(value).view()  # a plain array: matrices multiply otherwise
+    else:
+        if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+            value = np.from_dlpack(value)
+        array = as_array(value, tensor.dtype).view()
     array.flags.writeable = False
     return array
