@@ -20,6 +20,7 @@ from optkit.shapes import Shape, TensorShape
 __all__ = [
     "batch_normalization",
     "fused_batch_norm",
+    "least_epsilon",
     "normalized_batch",
     "parameter_dtype",
     "weighted_moments",
@@ -258,8 +259,9 @@ def batch_normalization(
         return x * cast(factor, x.dtype) + cast(shift, x.dtype)  # type: ignore[no-any-return]
 
 
-_EPSILON_AT_LEAST = 1.001e-5
-"""TF's bound, which it has from cuDNN."""
+def least_epsilon(epsilon: float) -> float:
+    """The epsilon that TF's fused operation uses: it has a lower bound from cuDNN."""
+    return max(epsilon, 1.001e-5)
 
 
 def fused_batch_norm(
@@ -298,7 +300,7 @@ def fused_batch_norm(
         raise ValueError("mean, variance: expected None when training, where those of x are taken")
     if not is_training and (mean is None or variance is None):
         raise ValueError("mean, variance: expected tensors when not training, got None")
-    epsilon = max(epsilon, _EPSILON_AT_LEAST)
+    epsilon = least_epsilon(epsilon)
     x = as_tensor(x, name="x")
     if x.shape.ndims not in (None, 4):
         raise ValueError(f"x: expected four axes, got {x!r}")
