@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from optkit.backend.segments import groups, merge_rows
 
-__all__ = ["scatter_rows", "to_numpy"]
+__all__ = ["scatter_rows", "strided", "to_numpy"]
 
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
@@ -76,3 +77,15 @@ def _scatter_sorted(xp: Any, result: Any, rows: Any, values: Any, mode: str) -> 
             operation = xp.multiply if mode == "mul" else xp.true_divide
             result[picked] = operation(result[picked], change)
     return result
+
+
+def strided(xp: Any, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    """A view of the memory of `array` in which elements may occur several times; only to be read.
+
+    Args:
+        xp: numpy or cupy.
+        array: where the view begins.
+        shape: of the view.
+        strides: bytes from one element to the next along each axis.
+    """
+    return xp.lib.stride_tricks.as_strided(array, shape, strides)

@@ -2,11 +2,19 @@
 
 from collections import Counter
 
-from tests.ops import table_array, table_layers, table_math, table_reductions, table_variables
+from tests.ops import (
+    table_array,
+    table_convolution,
+    table_layers,
+    table_math,
+    table_reductions,
+    table_variables,
+)
 from tests.ops.rows import Case, Table
 
 _PARTS = (
     table_array.TABLE,
+    table_convolution.TABLE,
     table_layers.TABLE,
     table_math.TABLE,
     table_reductions.TABLE,
