@@ -19,7 +19,16 @@ from optkit.ops.array import identity
 from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, constant, op
 from optkit.shapes import Shape
 
-__all__ = ["case", "cond", "group", "merge", "no_op", "tuple_", "with_dependencies"]
+__all__ = [
+    "case",
+    "cond",
+    "group",
+    "merge",
+    "no_op",
+    "tables_initializer",
+    "tuple_",
+    "with_dependencies",
+]
 
 # -- order ----------------------------------------------------------------------------------------
 
@@ -32,6 +41,11 @@ def _no_op(xp: ArrayModule) -> tuple[()]:
 def no_op(name: str | None = None) -> Operation:
     """An operation that does nothing, for control dependencies to hang on."""
     return _no_op.node(name=name)
+
+
+def tables_initializer(name: str = "init_all_tables") -> Operation:
+    """TF's initializer of look-up tables; optkit has no tables, so it does nothing."""
+    return no_op(name)
 
 
 def group(*inputs: Any, name: str | None = None) -> Operation:

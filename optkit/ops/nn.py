@@ -9,18 +9,19 @@ from optkit.backend.special import wide_dtype
 from optkit.dtypes import FLOATS, bfloat16, float16, float32, float64
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
-from optkit.ops.array import shape, squeeze
+from optkit.ops.array import concat, shape, squeeze
 from optkit.ops.core import Array, ArrayModule, as_tensor, op
 from optkit.ops.elementary import rsqrt, square
 from optkit.ops.linalg import matmul
 from optkit.ops.logic import REALS, equal, greater_equal, less
-from optkit.ops.math import cast, maximum, select, squared_difference
+from optkit.ops.math import cast, maximum, negative, select, squared_difference
 from optkit.ops.random import random_uniform
 from optkit.ops.reductions import reduce_mean, reduce_sum
 from optkit.shapes import Shape, dimension_value
 
 __all__ = [
     "bias_add",
+    "crelu",
     "dropout",
     "elu",
     "l2_loss",
@@ -58,6 +59,13 @@ def _(node: Operation, dy: Tensor) -> Any:
 @_relu_grad.gradient
 def _(node: Operation, dz: Tensor) -> tuple[Tensor, None]:
     return _relu_grad(dz, node.inputs[1]), None
+
+
+def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
+    """max(x, 0) and max(-x, 0), joined along an axis (Shang et al., 2016)."""
+    with get_default_graph().name_scope(name or "CRelu") as scope:
+        x = as_tensor(features, name="features")
+        return relu(concat([x, negative(x)], axis), name=scope)
 
 
 @op("Relu6", types=REALS)

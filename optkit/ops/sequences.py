@@ -33,7 +33,7 @@ from optkit.ops.core import (
 from optkit.ops.math import cast
 from optkit.shapes import Shape
 
-__all__ = ["invert_permutation", "linspace", "one_hot", "range", "unique"]
+__all__ = ["invert_permutation", "lin_space", "linspace", "one_hot", "range", "unique"]
 
 # -- sequences ------------------------------------------------------------------------------------
 
@@ -145,6 +145,9 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor, None]:
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """`num` evenly spaced floats from `start` to `stop`, both included."""
     return _linspace(start, stop, num, name=name or "LinSpace")
+
+
+lin_space = linspace
 
 
 # -- one-hot --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from tests.ops import (
     table_layers,
     table_math,
     table_reductions,
+    table_sequences,
     table_variables,
 )
 from tests.ops.rows import Case, Table
@@ -18,6 +19,7 @@ _PARTS = (
     table_layers.TABLE,
     table_math.TABLE,
     table_reductions.TABLE,
+    table_sequences.TABLE,
     table_variables.TABLE,
 )
 
