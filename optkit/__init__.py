@@ -6,6 +6,8 @@ Graphs, variables, gradients, the `tf.train` optimizers, `optimize_loss` and `cr
 run by NumPy or CuPy, with TensorBoard's event files as their voice.
 """
 
+from typing import TYPE_CHECKING
+
 from optkit import compat, contrib, errors, initializers, logging, nn, summary, train
 from optkit.backend import (
     get_backend,
@@ -87,6 +89,7 @@ from optkit.initializers import (
     variance_scaling_initializer,
     zeros_initializer,
 )
+from optkit.names import missing as _missing
 from optkit.ops import numpy_functions as _numpy_functions  # noqa: F401 - fills OPERATORS
 from optkit.ops.array import (
     broadcast_to,
@@ -123,6 +126,7 @@ from optkit.ops.control import (
     cond,
     group,
     no_op,
+    tables_initializer,
 )
 from optkit.ops.control import (
     tuple_ as tuple,
@@ -248,6 +252,7 @@ from optkit.ops.reductions import (
 )
 from optkit.ops.sequences import (
     invert_permutation,
+    lin_space,
     linspace,
     one_hot,
     range,
@@ -459,6 +464,7 @@ __all__ = [
     "is_variable_initialized",
     "less",
     "less_equal",
+    "lin_space",
     "linspace",
     "local_variables",
     "local_variables_initializer",
@@ -549,6 +555,7 @@ __all__ = [
     "string",
     "subtract",
     "summary",
+    "tables_initializer",
     "tan",
     "tanh",
     "tile",
@@ -581,3 +588,6 @@ __all__ = [
     "zeros_initializer",
     "zeros_like",
 ]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = _missing("", __all__)

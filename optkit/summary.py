@@ -10,13 +10,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import summaries
 from optkit.dtypes import NUMBERS, bool_, float16, float32, float64, string, uint8
 from optkit.graph import Graph, GraphKeys, Operation, Tensor, get_default_graph
+from optkit.names import missing
 from optkit.ops.core import Array, ArrayModule, as_tensor, op
 from summaries.event_log import GraphNode
 from summaries.tags import clean_tag
@@ -360,3 +361,7 @@ class FileWriterCache:
         for writer in FileWriterCache._writers.values():
             writer.close()
         FileWriterCache._writers.clear()
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("summary", __all__)

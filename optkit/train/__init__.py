@@ -1,5 +1,7 @@
 """`tf.train`: optimizers, learning-rate decays, moving averages, the global step."""
 
+from typing import TYPE_CHECKING
+
 from optkit.errors import NanLossDuringTrainingError
 from optkit.global_step import (
     assert_global_step,
@@ -8,6 +10,7 @@ from optkit.global_step import (
     get_or_create_global_step,
     global_step,
 )
+from optkit.names import missing
 from optkit.train.adadelta import AdadeltaOptimizer
 from optkit.train.adagrad import AdagradOptimizer
 from optkit.train.adagrad_da import AdagradDAOptimizer
@@ -63,3 +66,6 @@ __all__ = [
     "piecewise_constant_decay",
     "polynomial_decay",
 ]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("train", __all__)

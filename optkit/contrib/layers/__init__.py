@@ -1,5 +1,7 @@
 """`tf.contrib.layers`: `optimize_loss` and what belongs to it."""
 
+from typing import TYPE_CHECKING
+
 from optkit.contrib.layers.optimizers import (
     OPTIMIZER_CLS_NAMES,
     OPTIMIZER_SUMMARIES,
@@ -12,6 +14,7 @@ from optkit.initializers import (
 from optkit.initializers import (
     xavier_initializer,
 )
+from optkit.names import missing
 
 __all__ = [
     "OPTIMIZER_CLS_NAMES",
@@ -21,3 +24,6 @@ __all__ = [
     "variance_scaling_initializer",
     "xavier_initializer",
 ]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("contrib.layers", __all__)

@@ -1,6 +1,9 @@
 """`tf.contrib.training`: `create_train_op` and the transformations of gradients."""
 
+from typing import TYPE_CHECKING
+
 from optkit.contrib.training.train_op import add_gradients_summaries, create_train_op
+from optkit.names import missing
 from optkit.train.decay import sgdr_decay
 from optkit.train.transforms import (
     clip_gradient_norms,
@@ -16,3 +19,6 @@ __all__ = [
     "multiply_gradients",
     "sgdr_decay",
 ]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("contrib.training", __all__)
