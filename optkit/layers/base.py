@@ -433,10 +433,10 @@ class Layer:
             self._updates += self._collected(updates, GraphKeys.UPDATE_OPS)
 
     def _collected(self, items: Any, key: str) -> list[Any]:
-        items = list(items) if isinstance(items, list | tuple) else [items]
-        for item in items:
+        several: list[Any] = list(items) if isinstance(items, list | tuple) else [items]
+        for item in several:
             get_default_graph().add_to_collection(key, item)
-        return items
+        return several
 
     @property
     def losses(self) -> list[Any]:

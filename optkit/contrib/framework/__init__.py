@@ -1,5 +1,32 @@
-"""`tf.contrib.framework`: the global step."""
+"""`tf.contrib.framework`: default arguments, variables by name, the global step."""
 
+from optkit.contrib.framework.arg_scope import (
+    add_arg_scope,
+    arg_scope,
+    arg_scope_func_key,
+    arg_scoped_arguments,
+    current_arg_scope,
+    has_arg_scope,
+)
+from optkit.contrib.framework.variables import (
+    add_model_variable,
+    assign_from_values,
+    assign_from_values_fn,
+    filter_variables,
+    get_local_variables,
+    get_model_variables,
+    get_trainable_variables,
+    get_unique_variable,
+    get_variable_full_name,
+    get_variables,
+    get_variables_by_name,
+    get_variables_by_suffix,
+    get_variables_to_restore,
+    global_variable,
+    local_variable,
+    model_variable,
+    variable,
+)
 from optkit.global_step import (
     assert_global_step,
     create_global_step,
@@ -8,8 +35,31 @@ from optkit.global_step import (
 )
 
 __all__ = [
+    "add_arg_scope",
+    "add_model_variable",
+    "arg_scope",
+    "arg_scope_func_key",
+    "arg_scoped_arguments",
     "assert_global_step",
+    "assign_from_values",
+    "assign_from_values_fn",
     "create_global_step",
+    "current_arg_scope",
+    "filter_variables",
     "get_global_step",
+    "get_local_variables",
+    "get_model_variables",
     "get_or_create_global_step",
+    "get_trainable_variables",
+    "get_unique_variable",
+    "get_variable_full_name",
+    "get_variables",
+    "get_variables_by_name",
+    "get_variables_by_suffix",
+    "get_variables_to_restore",
+    "global_variable",
+    "has_arg_scope",
+    "local_variable",
+    "model_variable",
+    "variable",
 ]
