@@ -199,6 +199,7 @@ def test_bad_sizes_are_refused():
     with pytest.raises(TypeError, match="shape: expected a list of sizes"):
         zeros([[1], [2, 3]])
     n = placeholder("int32", [1])
+    assert run(zeros(n), {n: [0]}).shape == (0,)
     with pytest.raises(InvalidArgumentError, match=r"dims: expected a list of sizes >= 0"):
         run(zeros(n), {n: [-1]})
 

@@ -36,11 +36,22 @@ def test_one_table_is_gathered():
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("strategy", ["mod", "div"])
 def test_shards_act_as_one_table(strategy, dtype):
-    ids = np.array([[6, 0, 3], [6, 1, 4]], dtype)
+    ids = np.array([[6, 0, 3, 2], [6, 1, 4, 5]], dtype)
     parts = [constant(part) for part in shards(strategy)]
     found = embedding_lookup(parts, ids, strategy)
-    assert found.shape == [2, 3, 2]
+    assert found.shape == [2, 4, 2]
     np.testing.assert_array_equal(run(found), TABLE[ids])
+
+
+@pytest.mark.parametrize(("rows", "count"), [(4, 2), (5, 2), (9, 4)])
+def test_shards_of_other_sizes(rows, count):
+    table = np.arange(rows, dtype=np.float32)
+    for strategy, parts in (
+        ("mod", [table[i::count] for i in range(count)]),
+        ("div", np.array_split(table, count)),
+    ):
+        found = embedding_lookup([constant(part) for part in parts], np.arange(rows), strategy)
+        np.testing.assert_array_equal(run(found), table)
 
 
 @pytest.mark.parametrize("strategy", ["mod", "div"])
