@@ -248,6 +248,10 @@ ROWS = [
         replace=lambda m: {"gradient_multipliers": {m.step: 2.0}},
     ),
     optimizing("variables=[3]", TypeError, "variables: ", "3", variables=[3]),
+    optimizing(
+        "variables=[tensor of the loss]", NotImplementedError, "Variable", "Tensor",
+        replace=lambda m: {"variables": [total := m.w * 2.0], "loss": tf.reduce_sum(total)},
+    ),
     optimizing("variables='w'", TypeError, "variables: ", "'w'", variables="w"),
     optimizing(
         "summaries with an unknown name", ValueError, "summaries", "'grads'", "learning_rate",
@@ -297,6 +301,8 @@ ROWS = [
     training("total_loss int32 tensor", ValueError, "total_loss", "int32",
              replace=lambda _: {"total_loss": tf.constant(1)}),
     training("transform_grads_fn=3", TypeError, "transform_grads_fn", "3", transform_grads_fn=3),
+    training("variables_to_train=[tensor]", TypeError, "variables_to_train", "Tensor",
+             replace=lambda m: {"variables_to_train": [m.w + 1.0]}),
     training("variables_to_train=3", TypeError, "variables_to_train", "3", variables_to_train=3),
     training("update_ops=3", TypeError, "update_ops", "3", update_ops=3),
     training("total_loss=1.0", TypeError, "total_loss", "1.0", total_loss=1.0),
