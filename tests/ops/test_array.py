@@ -343,6 +343,7 @@ def test_transpose_refuses_what_it_cannot_do():
 def test_expand_dims_infers_the_shape(axis, after):
     assert expand_dims(placeholder("float32", [None, 3]), axis).shape == after
     assert expand_dims(placeholder("float32", [None, 3]), dim=axis).shape == after
+    assert expand_dims(placeholder("float32", [None, 3]), constant(axis)).shape == after
 
 
 def test_expand_dims_refuses_bad_axes():

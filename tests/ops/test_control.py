@@ -50,6 +50,7 @@ def test_group_runs_all_it_is_given(session):
 
 
 def test_group_of_nothing(session):
+    assert session.run(group({1: no_op(), "a": []})) is None
     assert session.run([group(), no_op("idle")]) == [None, None]
 
 
