@@ -1,5 +1,8 @@
 """TF1's `tf.nn`: activations, cross entropies, normalisation, dropout, embeddings."""
 
+from typing import TYPE_CHECKING
+
+from optkit.names import missing
 from optkit.ops.batch_norm import batch_normalization, fused_batch_norm, weighted_moments
 from optkit.ops.convolution import (
     atrous_conv2d,
@@ -116,3 +119,6 @@ __all__ = [
     "xw_plus_b",
     "zero_fraction",
 ]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("nn", __all__)
