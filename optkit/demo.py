@@ -303,8 +303,8 @@ def train(
         # The held-out images have summaries of their own.
         test_summary = tf.summary.merge(
             [
-                tf.summary.scalar("test/loss", loss, collections=[]),
-                tf.summary.scalar("test/accuracy", accuracy, collections=[]),
+                tf.summary.scalar("test/loss", loss),
+                tf.summary.scalar("test/accuracy", accuracy),
             ]
         )
         test_feed = {images: digits.test_images, labels: digits.test_labels}

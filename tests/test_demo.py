@@ -149,7 +149,7 @@ def test_runs_are_counted_up_for_each_optimizer(tmp_path):
 
 
 def test_a_run_never_takes_an_existing_directory(tmp_path):
-    for name in ("demo-Adam-7", "demo-Adam-x", "demo-AdamW-9"):
+    for name in ("demo-Adam-2", "demo-Adam-7", "demo-Adam-x", "demo-AdamW-9"):
         (tmp_path / name).mkdir()
     assert demo.new_run(tmp_path, "Adam").name == "demo-Adam-8"
 
@@ -227,6 +227,23 @@ def test_held_out_images_are_tested_before_the_first_and_after_the_last_step(sho
     assert accuracies[-1][1] == np.float32(result.test_accuracy)
     assert reports[0].test_accuracy < 0.3
     assert reports[-1].test_accuracy == result.test_accuracy > 0.7
+
+
+def test_held_out_images_are_tested_about_twenty_times(digits, tmp_path):
+    result = demo.train(demo.Settings(steps=43), digits, tmp_path)
+    steps = [step for step, _ in points(result.directory, "test/accuracy")]
+    assert steps == [*range(0, 43, 2), 43]
+
+
+def test_noise_changes_the_gradients(digits, tmp_path):
+    norms = []
+    for noise in (None, 1.0):
+        result = demo.train(demo.Settings(noise=noise, steps=1), digits, tmp_path)
+        ((_, norm),) = points(result.directory, "OptimizeLoss/global_norm/gradient_norm")
+        norms.append(norm)
+    # 4810 gradients, each with noise of a standard deviation of 0.88.
+    assert norms[0] < 5
+    assert norms[1] == pytest.approx(0.88 * 4810**0.5, rel=0.1)
 
 
 def test_every_step_is_reported(short):
