@@ -52,6 +52,7 @@ class Stream:
     """
 
     def __init__(self, key: tuple[int, int], run: int) -> None:
+        self.run = run
         self._words = np.random.Philox(
             key=np.array([part & _WORD for part in key], np.uint64),
             counter=np.array([0, 0, 0, run & _WORD], np.uint64),
