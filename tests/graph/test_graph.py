@@ -1,12 +1,14 @@
 """The graph: names, scopes, control dependencies, collections, and what an error leaves behind."""
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import optkit
 from optkit.graph import (
     Graph,
     GraphKeys,
@@ -253,11 +255,8 @@ def test_an_operation_knows_the_line_that_built_it():
     assert text.endswith(': op = constant(1.0, name="x").op  # the line')
 
 
-def test_user_code_in_a_folder_whose_name_begins_like_the_package(tmp_path):
-    import optkit.graph
-
-    package = optkit.graph.__file__.rpartition("optkit")[0].rpartition("optkit")[0]
-    path = f"{package}optkit_experiments/model.py"
+def test_user_code_in_a_folder_whose_name_begins_like_the_package():
+    path = f"{Path(optkit.__file__).parent}_experiments/model.py"
     scope = {"constant": constant}
     exec(compile("op = constant(1.0).op", path, "exec"), scope)
     assert scope["op"].site[0] == path

@@ -551,8 +551,7 @@ def test_what_has_no_static_value(build):
 
 
 def test_static_values_that_are_large_are_not_worked_out():
-    # 80 GB, were it computed.
-    assert constant_value(fill([100000, 100000], 1.0)) is None
+    assert constant_value(fill([100, 100], 1.0)) is None
     assert constant_value(fill([4], 1.0)).shape == (4,)
 
 

@@ -17,7 +17,7 @@ from optkit.ops.array import identity, placeholder
 from optkit.ops.control import cond, group
 from optkit.ops.core import constant
 from optkit.ops.math import add
-from optkit.ops.random import random_normal
+from optkit.ops.random import Stream, random_normal
 from optkit.ops.state_ops import scatter_add
 from optkit.runtime import Session
 from optkit.variables import Variable, global_variables, global_variables_initializer
@@ -474,6 +474,16 @@ def test_a_hundred_runs_of_one_fetch_are_equal(session):
         session.run(w.initializer)
         found.add(session.run([norm, w])[0].tobytes())
     assert len(found) == 1
+
+
+def test_random_numbers_depend_on_the_seed_and_the_number_of_the_run(session):
+    x = random_normal([3], seed=5)
+    y = x + 0.0
+    with Session() as other:
+        for run in RUNS:
+            expected = Stream((87654321, 5), run).normal([3]).astype(np.float32)
+            np.testing.assert_array_equal(session.run([x, y]), [expected, expected])
+            np.testing.assert_array_equal(other.run(y), expected)
 
 
 # -- cond -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from optkit.graph import (
     Graph,
     GraphKeys,
     IndexedSlices,
+    Kind,
     get_default_graph,
     get_default_session,
     reset_default_graph,
@@ -216,6 +217,16 @@ def test_fed_arrays_are_never_written(session):
     writeable = np.array([1.0, 2.0], np.float32)
     session.run(add(x, 1.0), {x: writeable})
     assert writeable.flags.writeable
+
+    def kernel(xp, x):
+        x[0] = 100.0
+        return x
+
+    spoiling = Kind("Spoiling", kernel, infer=lambda inputs, _: [(inputs[0].dtype, (2,))])
+    y = x.graph.create_operation(spoiling, [x]).outputs[0]
+    for _ in range(3):
+        with pytest.raises(InvalidArgumentError, match="read-only"):
+            session.run(y, {x: writeable})
     np.testing.assert_array_equal(writeable, [1.0, 2.0])
 
 
