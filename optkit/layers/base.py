@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from optkit import initializers, nn
 from optkit.dtypes import DType, as_dtype, float32
 from optkit.graph import (
     Graph,
@@ -20,6 +19,7 @@ from optkit.graph import (
     get_default_graph,
     is_symbolic,
 )
+from optkit.layers.arguments import initializer_of
 from optkit.ops.array import shape
 from optkit.ops.core import as_tensor
 from optkit.ops.math import cast
@@ -27,47 +27,13 @@ from optkit.shapes import TensorShape, dimension_value
 from optkit.variable_scope import VariableScope, get_variable, variable_scope
 from optkit.variables import Variable
 
-__all__ = ["InputSpec", "Layer", "activation_of", "initializer_of"]
+__all__ = ["InputSpec", "Layer"]
 
 _STORE = "layers"
 """Key of graph.stores: how many layers there are of each name."""
 
 _WORD = re.compile(r"(?<=.)(?=[A-Z][a-z0-9])|(?<=[a-z])(?=[A-Z])")
 """Where a word begins in a class's name: MaxPooling2D, LSTMCell."""
-
-
-def activation_of(activation: Any) -> Callable[[Any], Any] | None:
-    """The function that `activation` is or names; None for none.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    if activation is None or activation == "linear":
-        return None
-    if isinstance(activation, str):
-        activation = getattr(nn, activation, activation)
-    if not callable(activation):
-        raise TypeError(
-            f"activation: expected a function, the name of one in nn, or None, got {activation!r}"
-        )
-    return activation  # type: ignore[no-any-return]
-
-
-def initializer_of(initializer: Any) -> Any:
-    """The initializer that is given or named; None for the scope's.
-
-    Raises:
-        ValueError: no initializer has that name.
-    """
-    if not isinstance(initializer, str):
-        return initializer
-    for name in (initializer, f"{initializer}_initializer"):
-        found = getattr(initializers, name, None)
-        if callable(found):
-            return found()
-    raise ValueError(
-        f"initializer: expected an initializer or the name of one, got {initializer!r}"
-    )
 
 
 class InputSpec:

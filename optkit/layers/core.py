@@ -6,63 +6,25 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from optkit.dtypes import bool_
-from optkit.graph import Tensor, get_default_graph, is_symbolic
+from optkit.graph import Tensor, get_default_graph
 from optkit.initializers import Zeros
-from optkit.layers.base import InputSpec, Layer, activation_of
-from optkit.ops.arguments import static_int
+from optkit.layers.arguments import (
+    activation_of,
+    chosen,
+    format_argument,
+    known_condition,
+    size_argument,
+)
+from optkit.layers.base import InputSpec, Layer
 from optkit.ops.array import concat, expand_dims, identity, reshape, shape, transpose
-from optkit.ops.control import cond
-from optkit.ops.core import as_tensor, constant_value
 from optkit.ops.linalg import matmul
 from optkit.ops.nn import bias_add
 from optkit.ops.nn import dropout as dropped
-from optkit.shapes import TensorShape, dimension_value
+from optkit.shapes import TensorShape
 
-__all__ = [
-    "Dense",
-    "Dropout",
-    "Flatten",
-    "chosen",
-    "dense",
-    "dropout",
-    "flatten",
-    "format_argument",
-    "known_condition",
-    "size_argument",
-]
+__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
 
 _ZEROS = Zeros()
-
-
-def known_condition(condition: Any, argument: str) -> bool | Tensor:
-    """A condition as a bool where its value is known now, else as a bool tensor.
-
-    Raises:
-        TypeError: it is neither a bool (or 0 or 1) nor a bool tensor.
-    """
-    if is_symbolic(condition):
-        tensor = as_tensor(condition)
-        known = constant_value(tensor) if tensor.dtype is bool_ else None
-        if known is None or known.ndim:
-            if tensor.dtype is bool_ and tensor.sizes in ((), None):
-                return tensor
-            condition = tensor
-        else:
-            return bool(known)
-    if is_symbolic(condition) or condition not in (True, False):
-        raise TypeError(f"{argument}: expected a bool or a bool tensor, got {condition!r}")
-    return bool(condition)
-
-
-def chosen(condition: Any, when: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """What `when` gives where a condition from `known_condition` holds, else what `otherwise` does.
-
-    What is not known now is decided when the graph runs.
-    """
-    if isinstance(condition, bool):
-        return when() if condition else otherwise()
-    return cond(condition, when, otherwise)
 
 
 class Dense(Layer):
@@ -248,36 +210,6 @@ class Flatten(Layer):
             return TensorShape([None, None])
         rest = sizes[1:]
         return TensorShape([sizes[0], None if None in rest else math.prod(n or 0 for n in rest)])
-
-
-def size_argument(value: Any, argument: str) -> int:
-    """A size of at least 1; whole floats count, as in TF.
-
-    Raises:
-        TypeError: it is no whole number.
-        ValueError: it is below 1.
-    """
-    value = dimension_value(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    size = static_int(value, argument)
-    if size < 1:
-        raise ValueError(f"{argument}: expected a number >= 1, got {size}")
-    return size
-
-
-def format_argument(data_format: str | None) -> str:
-    """Where the channels are: "channels_last" (None too) or "channels_first".
-
-    Raises:
-        ValueError: it is neither.
-    """
-    chosen_format = "channels_last" if data_format is None else data_format
-    if chosen_format not in ("channels_last", "channels_first"):
-        raise ValueError(
-            f"data_format: expected channels_last or channels_first, got {data_format!r}"
-        )
-    return chosen_format
 
 
 # -- functions ------------------------------------------------------------------------------------

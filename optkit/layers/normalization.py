@@ -8,8 +8,8 @@ from typing import Any
 from optkit.dtypes import float64
 from optkit.graph import Tensor
 from optkit.initializers import Ones, Zeros
+from optkit.layers.arguments import chosen, known_condition
 from optkit.layers.base import InputSpec, Layer
-from optkit.layers.core import chosen, known_condition
 from optkit.ops.arguments import static_ints
 from optkit.ops.array import ones, reshape, zeros
 from optkit.ops.batch_norm import batch_normalization as normalized

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import optkit as tf
 from optkit import layers
-from optkit.layers.base import activation_of, initializer_of
+from optkit.layers.arguments import activation_of, initializer_of
 from optkit.runtime.eager import eager
 
 
