@@ -151,23 +151,27 @@ def test_conv2d(settings, known):
     both_formats(make, IMAGES, expected, known)
 
 
-@pytest.mark.parametrize(
-    "settings", [s for s in SETTINGS if not isinstance(s.get("strides"), tuple)]
-)
+LINES = [
+    {},
+    {"padding": "same"},
+    {"strides": 2},
+    {"strides": [2], "padding": "SAME"},
+    {"dilation_rate": 2},
+]
+
+
+@pytest.mark.parametrize("settings", LINES, ids=str)
 def test_conv1d(settings):
-    settings = {
-        key: value[1] if isinstance(value, tuple) else value for key, value in settings.items()
-    }
     x = IMAGES[:, :, 0]
     kernel = RNG.standard_normal((3, 3, 4)).astype(np.float32)
-    expected = convolved(x[:, None], kernel[None], **as_reference(settings))[:, 0]
-    if "padding" not in settings:
-        reference = as_reference(settings)
-        reference["stride"], reference["apart"] = (
-            (1, reference["stride"][1]),
-            (1, reference["apart"][1]),
-        )
-        expected = convolved(x[:, None], kernel[None], **reference)[:, 0]
+    stride = 2 if "strides" in settings else 1
+    expected = convolved(
+        x[:, None],
+        kernel[None],
+        (1, stride),
+        (1, settings.get("dilation_rate", 1)),
+        settings.get("padding", "valid").lower(),
+    )[:, 0]
 
     def make(data_format):
         return layers.Conv1D(
@@ -355,7 +359,11 @@ def test_regularizers_and_constraints():
 # -- refusals -------------------------------------------------------------------------------------
 
 REFUSED = [
-    (ValueError, "Conv2D 'conv2d': inputs: expected 4 axes", lambda: layers.conv2d(IMAGES[0], 4, 3)),
+    (
+        ValueError,
+        "Conv2D 'conv2d': inputs: expected 4 axes",
+        lambda: layers.conv2d(IMAGES[0], 4, 3),
+    ),
     (
         ValueError,
         "Conv2D 'conv2d': inputs: expected channels of known number on axis 3",
