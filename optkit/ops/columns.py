@@ -87,7 +87,7 @@ class Correlation:
         # Windows of one element, or of the whole image: the images are the matrix.
         bare = not any(slide.before or slide.after for slide in moves)
         self._pointwise = bare and all(slide.window == slide.stride == 1 for slide in moves)
-        whole = all(slide.window == slide.size and slide.dilation == 1 for slide in moves)
+        whole = all(slide.window == slide.size for slide in moves)
         self._as_it_is = not self._channels_first and (self._pointwise or (bare and whole))
 
     def forward(self, x: Array, w: Array) -> Array:
