@@ -185,6 +185,18 @@ def test_tensors_held_constant():
     assert gradients(y, [x], stop_gradients=[y]) == [None]
 
 
+def test_nothing_is_asked_of_what_depends_on_x_through_a_constant_alone(declare):
+    @declare("Ruleless")
+    def ruleless(xp, x):
+        return x + 1
+
+    x = constant(2.0)
+    y = x * 3.0
+    assert gradients(ruleless(y), [x], stop_gradients=[y]) == [None]
+    with pytest.raises(LookupError, match="Ruleless"):
+        gradients(ruleless(y), [x])
+
+
 def test_a_variable_held_constant():
     w = Variable(2.0)
     with control_dependencies([constant(1.0)]):
