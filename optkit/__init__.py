@@ -8,7 +8,20 @@ run by NumPy or CuPy, with TensorBoard's event files as their voice.
 
 from typing import TYPE_CHECKING
 
-from optkit import compat, contrib, errors, initializers, logging, nn, summary, train
+from optkit import (
+    app,
+    compat,
+    contrib,
+    errors,
+    flags,
+    initializers,
+    layers,
+    logging,
+    losses,
+    nn,
+    summary,
+    train,
+)
 from optkit.backend import (
     get_backend,
     use_backend,
@@ -114,12 +127,35 @@ from optkit.ops.array import (
     zeros,
     zeros_like,
 )
+from optkit.ops.checks import (
+    Assert,
+    Print,
+    assert_equal,
+    assert_greater,
+    assert_greater_equal,
+    assert_less,
+    assert_less_equal,
+    assert_negative,
+    assert_non_negative,
+    assert_non_positive,
+    assert_none_equal,
+    assert_positive,
+    assert_rank,
+    assert_rank_at_least,
+    assert_scalar,
+    assert_type,
+    verify_tensor_all_finite,
+)
 from optkit.ops.clip import (
     clip_by_average_norm,
     clip_by_global_norm,
     clip_by_norm,
     clip_by_value,
     global_norm,
+)
+from optkit.ops.contractions import (
+    einsum,
+    tensordot,
 )
 from optkit.ops.control import (
     case,
@@ -134,6 +170,13 @@ from optkit.ops.control import (
 from optkit.ops.core import (
     constant,
     convert_to_tensor,
+)
+from optkit.ops.diagonals import (
+    diag,
+    diag_part,
+    matrix_diag,
+    matrix_diag_part,
+    trace,
 )
 from optkit.ops.elementary import (
     acos,
@@ -166,6 +209,9 @@ from optkit.ops.elementary import (
     tan,
     tanh,
 )
+from optkit.ops.host import (
+    py_func,
+)
 from optkit.ops.indexing import (
     gather,
     gather_nd,
@@ -191,6 +237,13 @@ from optkit.ops.logic import (
     logical_or,
     logical_xor,
     not_equal,
+)
+from optkit.ops.masking import (
+    boolean_mask,
+    meshgrid,
+    norm,
+    reverse_sequence,
+    sequence_mask,
 )
 from optkit.ops.math import (
     abs,
@@ -249,6 +302,16 @@ from optkit.ops.reductions import (
     reduce_std,
     reduce_sum,
     reduce_variance,
+)
+from optkit.ops.sampling import (
+    multinomial,
+)
+from optkit.ops.segments import (
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
 )
 from optkit.ops.sequences import (
     invert_permutation,
@@ -332,6 +395,7 @@ __all__ = [
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",
     "AggregationMethod",
+    "Assert",
     "ConfigProto",
     "DType",
     "Dimension",
@@ -342,6 +406,7 @@ __all__ = [
     "IndexedSlices",
     "InteractiveSession",
     "Operation",
+    "Print",
     "RunMetadata",
     "RunOptions",
     "Session",
@@ -360,11 +425,26 @@ __all__ = [
     "add_to_collection",
     "add_to_collections",
     "all_variables",
+    "app",
     "argmax",
     "argmin",
     "as_dtype",
     "asin",
     "asinh",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_less",
+    "assert_less_equal",
+    "assert_negative",
+    "assert_non_negative",
+    "assert_non_positive",
+    "assert_none_equal",
+    "assert_positive",
+    "assert_rank",
+    "assert_rank_at_least",
+    "assert_scalar",
+    "assert_type",
     "assert_variables_initialized",
     "assign",
     "assign_add",
@@ -374,6 +454,7 @@ __all__ = [
     "atanh",
     "bfloat16",
     "bool",
+    "boolean_mask",
     "broadcast_to",
     "case",
     "cast",
@@ -400,6 +481,8 @@ __all__ = [
     "create_train_op",
     "cumsum",
     "device",
+    "diag",
+    "diag_part",
     "disable_eager_execution",
     "disable_resource_variables",
     "disable_v2_behavior",
@@ -408,6 +491,7 @@ __all__ = [
     "div_no_nan",
     "divide",
     "eager",
+    "einsum",
     "enable_eager_execution",
     "enable_resource_variables",
     "equal",
@@ -420,6 +504,7 @@ __all__ = [
     "expm1",
     "eye",
     "fill",
+    "flags",
     "float16",
     "float32",
     "float64",
@@ -462,6 +547,7 @@ __all__ = [
     "is_inf",
     "is_nan",
     "is_variable_initialized",
+    "layers",
     "less",
     "less_equal",
     "lin_space",
@@ -476,12 +562,17 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "losses",
     "matmul",
+    "matrix_diag",
+    "matrix_diag_part",
     "maximum",
+    "meshgrid",
     "minimum",
     "mod",
     "model_variables",
     "moving_average_variables",
+    "multinomial",
     "multiply",
     "name_scope",
     "negative",
@@ -489,6 +580,7 @@ __all__ = [
     "nn",
     "no_op",
     "no_regularizer",
+    "norm",
     "not_equal",
     "one_hot",
     "ones",
@@ -501,6 +593,7 @@ __all__ = [
     "placeholder",
     "placeholder_with_default",
     "pow",
+    "py_func",
     "random_normal",
     "random_normal_initializer",
     "random_shuffle",
@@ -524,6 +617,7 @@ __all__ = [
     "reset_default_graph",
     "reshape",
     "reverse",
+    "reverse_sequence",
     "rint",
     "round",
     "rsqrt",
@@ -537,6 +631,12 @@ __all__ = [
     "scatter_nd",
     "scatter_sub",
     "scatter_update",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "sequence_mask",
     "set_random_seed",
     "shape",
     "sigmoid",
@@ -558,11 +658,13 @@ __all__ = [
     "tables_initializer",
     "tan",
     "tanh",
+    "tensordot",
     "tile",
     "to_double",
     "to_float",
     "to_int32",
     "to_int64",
+    "trace",
     "train",
     "trainable_variables",
     "transpose",
@@ -583,6 +685,7 @@ __all__ = [
     "variable_scope",
     "variables_initializer",
     "variance_scaling_initializer",
+    "verify_tensor_all_finite",
     "where",
     "zeros",
     "zeros_initializer",
