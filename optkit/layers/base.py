@@ -143,7 +143,9 @@ class Layer:
         self._losses: list[Any] = []
         self._updates: list[Any] = []
         self._inputs: list[Tensor] = []
-        if _scope is not None:
+        if isinstance(_scope, VariableScope):
+            self._scope = _scope
+        elif _scope is not None:
             with variable_scope(_scope) as scope:
                 self._scope = scope
 

@@ -217,12 +217,14 @@ class BatchNormalization(Layer):
         """The inputs normalised by themselves, and the moved averages."""
         y, *moments = self._normalized(inputs)
         moved = [
-            assign_moving_average(
-                average, self._shaped(moment, average.shape), self.momentum, zero_debias=False
-            )
+            self._moved(average, self._shaped(moment, average.shape))
             for average, moment in zip(self._averages, moments, strict=True)
         ]
         return [y, *moved]
+
+    def _moved(self, average: Any, moment: Any) -> Tensor:
+        """The update of an average."""
+        return assign_moving_average(average, moment, self.momentum, zero_debias=False)
 
     def _normalized(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The inputs normalised by themselves, and the moments to average."""

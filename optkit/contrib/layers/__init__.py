@@ -1,12 +1,46 @@
-"""`tf.contrib.layers`: `optimize_loss` and what belongs to it."""
+"""`tf.contrib.layers`: layers as functions, regularizers, summaries and `optimize_loss`."""
 
 from typing import TYPE_CHECKING
 
+from optkit.contrib.layers.layers import (
+    bias_add,
+    dropout,
+    elu,
+    flatten,
+    fully_connected,
+    linear,
+    maxout,
+    one_hot_encoding,
+    relu,
+    relu6,
+    repeat,
+    softmax,
+    stack,
+    unit_norm,
+)
+from optkit.contrib.layers.normalization import batch_norm, layer_norm
 from optkit.contrib.layers.optimizers import (
     OPTIMIZER_CLS_NAMES,
     OPTIMIZER_SUMMARIES,
     adaptive_clipping_fn,
     optimize_loss,
+)
+from optkit.contrib.layers.regularizers import (
+    apply_regularization,
+    l1_l2_regularizer,
+    l1_regularizer,
+    l2_regularizer,
+    sum_regularizer,
+)
+from optkit.contrib.layers.summaries import (
+    summarize_activation,
+    summarize_activations,
+    summarize_biases,
+    summarize_collection,
+    summarize_tensor,
+    summarize_tensors,
+    summarize_variables,
+    summarize_weights,
 )
 from optkit.initializers import (
     contrib_variance_scaling_initializer as variance_scaling_initializer,
@@ -16,13 +50,45 @@ from optkit.initializers import (
 )
 from optkit.names import missing
 
+xavier_initializer_conv2d = xavier_initializer
+
 __all__ = [
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",
     "adaptive_clipping_fn",
+    "apply_regularization",
+    "batch_norm",
+    "bias_add",
+    "dropout",
+    "elu",
+    "flatten",
+    "fully_connected",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2_regularizer",
+    "layer_norm",
+    "linear",
+    "maxout",
+    "one_hot_encoding",
     "optimize_loss",
+    "relu",
+    "relu6",
+    "repeat",
+    "softmax",
+    "stack",
+    "sum_regularizer",
+    "summarize_activation",
+    "summarize_activations",
+    "summarize_biases",
+    "summarize_collection",
+    "summarize_tensor",
+    "summarize_tensors",
+    "summarize_variables",
+    "summarize_weights",
+    "unit_norm",
     "variance_scaling_initializer",
     "xavier_initializer",
+    "xavier_initializer_conv2d",
 ]
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
