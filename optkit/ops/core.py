@@ -342,12 +342,13 @@ def _filled(array: np.ndarray[Any, Any], shape: TensorShape, verify: bool) -> An
     sizes = tuple(shape.as_list())
     if verify and array.shape != sizes:
         raise ValueError(f"value: expected shape {shape}, got {TensorShape(array.shape)}")
-    if array.size > size or (array.size == 0 and size):
+    # One value fills any shape, also one without elements.
+    if array.size > max(size, 1) or (array.size == 0 and size):
         raise ValueError(f"value: {array.size} values do not fit shape {shape} of {size}")
     flat = array.ravel()
     if array.size < size:
         flat = np.concatenate([flat, np.full(size - array.size, flat[-1], array.dtype)])
-    return flat.reshape(sizes)
+    return flat[:size].reshape(sizes)
 
 
 def as_tensor(value: Any, dtype: DType | None = None, name: str | None = None) -> Tensor:

@@ -37,6 +37,8 @@ def stored(
 ) -> Any:
     """`array` as a variable's storage: of its dtype and shape, shared with nobody, read-only.
 
+    The elements are in C's order, as in an arena: the order in which they are added up shows.
+
     Args:
         xp: numpy or cupy.
         op: the operation that writes.
@@ -54,7 +56,7 @@ def stored(
             f"{op.name!r} gave variable {variable.name!r} a value of dtype {array.dtype} and "
             f"shape {array.shape}; expected {handle.dtype.name} and {handle.shape}"
         )
-    if array.base is not None or id(array) in borrowed:
+    if array.base is not None or id(array) in borrowed or not array.flags.c_contiguous:
         array = array.copy()
     if isinstance(array, np.ndarray):
         array.flags.writeable = False

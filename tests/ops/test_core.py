@@ -216,6 +216,7 @@ def test_shapes_of_constants():
     np.testing.assert_array_equal(value(constant([1, 2], shape=[2, 1])), [[1], [2]])
     assert value(constant([1], shape=[])) == 1
     assert constant([], shape=[0, 3]).shape == [0, 3]
+    assert constant(1.0, shape=[0, 3]).shape == [0, 3]
     assert constant([1.0, 2.0], float32, [2], "n", True).op.name == "n"
 
 
@@ -223,6 +224,7 @@ def test_shapes_of_constants():
     ("build", "message"),
     [
         (lambda: constant([1, 2, 3], shape=[2]), r"3 values do not fit shape \(2,\)"),
+        (lambda: constant([1, 2], shape=[0]), r"2 values do not fit shape \(0,\)"),
         (lambda: constant([], shape=[2]), r"0 values do not fit shape \(2,\)"),
         (lambda: constant(1.0, shape=[None]), r"expected a fully known shape, got \(\?,\)"),
         (lambda: constant(1.0, shape=[2], verify_shape=True), r"expected shape \(2,\), got \(\)"),
