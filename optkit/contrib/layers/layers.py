@@ -80,7 +80,8 @@ def layer_scope(
         before, slash, last = name.rpartition("/")
         last = (names or {}).get(last, last)
         keys = settings.get("collections") or [GraphKeys.GLOBAL_VARIABLES]
-        extra = get_variable_collections(variables_collections, last) or ()
+        of = "weights" if last.endswith("_weights") else last  # the two of a separable convolution
+        extra = get_variable_collections(variables_collections, of) or ()
         keys = [*keys, GraphKeys.MODEL_VARIABLES, *([extra] if isinstance(extra, str) else extra)]
         settings["collections"] = list(dict.fromkeys(keys))
         return make(name=f"{before}{slash}{last}", **settings)
@@ -201,18 +202,10 @@ def bias_add(
     Source: tf.contrib.layers.bias_add.
     """
     format_argument(data_format)
-    with layer_scope(scope, "BiasAdd", inputs, reuse) as entered:
+    with layer_scope(scope, "BiasAdd", inputs, reuse, variables_collections) as entered:
         x = as_tensor(inputs, name="inputs")
         channels = channels_of(x, data_format)
-        biases = model_variable(
-            "biases",
-            [channels],
-            x.dtype,
-            initializer,
-            regularizer,
-            trainable,
-            get_variable_collections(variables_collections, "biases"),
-        )
+        biases = model_variable("biases", [channels], x.dtype, initializer, regularizer, trainable)
         outputs: Any = biased(x, biases, data_format)
         if activation_fn is not None:
             outputs = activation_fn(outputs)

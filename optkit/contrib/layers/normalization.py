@@ -8,7 +8,7 @@ from typing import Any
 from optkit.contrib.framework.arg_scope import add_arg_scope
 from optkit.contrib.framework.variables import model_variable
 from optkit.contrib.layers.layers import format_argument, layer_scope
-from optkit.contrib.layers.utils import collect_named_outputs, get_variable_collections
+from optkit.contrib.layers.utils import collect_named_outputs
 from optkit.dtypes import float16, float64
 from optkit.graph import GraphKeys, Tensor, get_default_graph
 from optkit.initializers import Ones, Zeros
@@ -238,7 +238,7 @@ def layer_norm(
 
     Source: tf.contrib.layers.layer_norm.
     """
-    with layer_scope(scope, "LayerNorm", inputs, reuse) as entered:
+    with layer_scope(scope, "LayerNorm", inputs, reuse, variables_collections) as entered:
         x = as_tensor(inputs, name="inputs")
         if x.sizes is None:
             raise ValueError(f"inputs: expected a known rank, got {x!r}")
@@ -253,12 +253,7 @@ def layer_norm(
         for name, wanted, initializer in (("beta", center, Zeros()), ("gamma", scale, Ones())):
             if wanted:
                 parameters[name] = model_variable(
-                    name,
-                    sizes,
-                    x.dtype,
-                    initializer,
-                    trainable=trainable,
-                    collections=get_variable_collections(variables_collections, name),
+                    name, sizes, x.dtype, initializer, trainable=trainable
                 )
         mean, variance = moments(x, list(range(first, rank)), keepdims=True)
         outputs: Any = batch_normalization(

@@ -10,7 +10,7 @@ from optkit.ops.core import as_tensor, constant
 from optkit.ops.math import abs, add_n, multiply
 from optkit.ops.nn import l2_loss
 from optkit.ops.reductions import reduce_sum
-from optkit.train.checks import require
+from optkit.train.checks import is_number
 
 __all__ = [
     "apply_regularization",
@@ -29,7 +29,10 @@ def _scaled(owner: str, argument: str, scale: Any) -> float:
     Raises:
         TypeError, ValueError: it is no number of at least 0.
     """
-    require(owner, argument, scale, at_least=0.0)
+    if not is_number(scale):
+        raise TypeError(f"{owner}: {argument}: expected a number >= 0, got {scale!r}")
+    if not float(scale) >= 0:
+        raise ValueError(f"{owner}: {argument}: expected a number >= 0, got {scale!r}")
     return float(scale)
 
 
