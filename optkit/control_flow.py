@@ -15,7 +15,7 @@ from optkit.dtypes import as_dtype
 from optkit.graph import Tensor, get_default_graph
 from optkit.nesting import flatten, pack, same_structure
 from optkit.ops.array import concat, expand_dims, stack, stop_gradient, unstack
-from optkit.ops.core import as_tensor
+from optkit.ops.core import as_tensor, composite
 from optkit.ops.logic import less, logical_and
 from optkit.ops.rearranging import reverse as reversed_axes
 from optkit.runtime.loops import Loop
@@ -47,6 +47,7 @@ def _building(name: str) -> Iterator[None]:
 # -- while ----------------------------------------------------------------------------------------
 
 
+@composite
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -212,7 +213,7 @@ def _length(tensors: Sequence[Tensor]) -> int | None:
     return next((t.sizes[0] for t in tensors if t.sizes and t.sizes[0] is not None), None)
 
 
-def _over_rows(
+def over_rows(
     what: str,
     states: list[Tensor],
     rows: list[Tensor],
@@ -232,6 +233,7 @@ def _over_rows(
     return loop.finished(news, given, "While")
 
 
+@composite
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
@@ -278,7 +280,7 @@ def map_fn(
 
         if get_default_graph().eager and _length(rows) == 0:
             raise ValueError("elems: map_fn of no rows has no result in eager mode")
-        _, outs = _over_rows("map_fn", [], rows, step)
+        _, outs = over_rows("map_fn", [], rows, step)
         return pack(expected, outs if back_prop else [stop_gradient(out) for out in outs])
 
 
@@ -316,7 +318,7 @@ def _folded(
     if get_default_graph().eager and _length(rest) == 0:
         finals, outs = states, [expand_dims(state, 0)[:0] for state in states]
     else:
-        finals, outs = _over_rows(what, states, rest, step)
+        finals, outs = over_rows(what, states, rest, step)
     if keep_all:
         if initializer is None:
             outs = [
@@ -328,6 +330,7 @@ def _folded(
     return pack(like, finals)
 
 
+@composite
 def scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -362,6 +365,7 @@ def scan(
         return _folded("scan", fn, elems, initializer, back_prop, reverse, True)
 
 
+@composite
 def foldl(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -378,6 +382,7 @@ def foldl(
         return _folded("foldl", fn, elems, initializer, back_prop, False, False)
 
 
+@composite
 def foldr(
     fn: Callable[[Any, Any], Any],
     elems: Any,

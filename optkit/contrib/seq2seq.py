@@ -10,6 +10,7 @@ from optkit.names import missing
 from optkit.ops.array import reshape, shape
 from optkit.ops.core import as_tensor
 from optkit.ops.cross_entropy import sparse_softmax_cross_entropy_with_logits
+from optkit.ops.logic import not_equal
 from optkit.ops.math import cast, div_no_nan
 from optkit.ops.reductions import reduce_sum
 
@@ -71,20 +72,16 @@ def sequence_loss(
         losses = reshape(losses, shape(classes)) * weight
         if average_across_timesteps and average_across_batch:
             return div_no_nan(reduce_sum(losses), reduce_sum(weight))
+        used = cast(not_equal(weight, 0), losses.dtype)
         if sum_over_timesteps and sum_over_batch:
-            count = reduce_sum(cast(weight > 0, losses.dtype))
-            return div_no_nan(reduce_sum(losses), count)
-        for axis, average, total in (
-            (1, average_across_timesteps, sum_over_timesteps),
-            (0, average_across_batch, sum_over_batch),
-        ):
-            if average or total:
-                losses = reduce_sum(losses, [axis])
-                divisor = reduce_sum(weight, [axis])
-                if total:
-                    divisor = reduce_sum(cast(weight > 0, losses.dtype), [axis])
-                losses = div_no_nan(losses, divisor)
-        return losses
+            return div_no_nan(reduce_sum(losses), reduce_sum(used))
+        if average_across_timesteps or average_across_batch:
+            axis, divisor = [0 if average_across_batch else 1], weight
+        elif sum_over_timesteps or sum_over_batch:
+            axis, divisor = [0 if sum_over_batch else 1], used
+        else:
+            return losses
+        return div_no_nan(reduce_sum(losses, axis), reduce_sum(divisor, axis))
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

@@ -1,0 +1,1 @@
+"""Recurrent networks: cells, and what runs them over sequences."""
