@@ -18,7 +18,7 @@ import summaries
 from optkit.dtypes import NUMBERS, bool_, float16, float32, float64, string, uint8
 from optkit.graph import Graph, GraphKeys, Operation, Tensor, get_default_graph
 from optkit.names import missing
-from optkit.ops.core import Array, ArrayModule, as_tensor, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, op
 from summaries.event_log import GraphNode
 from summaries.tags import clean_tag
 
@@ -161,11 +161,13 @@ def histogram(
         return _collected(_histogram_summary(values, tag=tag, name=scope), collections)
 
 
+@composite
 def tagged_scalar(tag: str, tensor: Any) -> Tensor:
     """A scalar summary under exactly this tag, whatever other names the graph has in use."""
     return _collected(_scalar_node(tag, tensor, _node_name(tag)), None)
 
 
+@composite
 def tagged_histogram(tag: str, values: Any) -> Tensor:
     """A histogram summary under exactly this tag, whatever other names the graph has in use."""
     return _collected(_histogram_summary(values, tag=tag, name=_node_name(tag)), None)

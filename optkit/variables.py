@@ -18,7 +18,7 @@ from optkit.graph import (
 )
 from optkit.ops import state
 from optkit.ops.control import cond, group
-from optkit.ops.core import as_tensor
+from optkit.ops.core import as_tensor, composite
 from optkit.ops.state_ops import target
 from optkit.shapes import Shape, TensorShape
 
@@ -473,6 +473,7 @@ def initialize_local_variables() -> Operation:
     return local_variables_initializer()
 
 
+@composite
 def report_uninitialized_variables(
     var_list: Sequence[Any] | None = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:
@@ -486,6 +487,7 @@ def report_uninitialized_variables(
         return state.uninitialized_names(*flags, names=names, name=scope)
 
 
+@composite
 def assert_variables_initialized(var_list: Sequence[Any] | None = None) -> Operation | None:
     """An operation that fails while a variable holds no value; None where there is no variable.
 

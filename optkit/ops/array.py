@@ -34,6 +34,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant,
     constant_value,
     constant_value_as_shape,
@@ -114,6 +115,7 @@ def _(_: Operation, dy: Tensor) -> Tensor:
     return dy
 
 
+@composite
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """A tensor that a run may be given; `input` when it is not.
 
@@ -137,6 +139,7 @@ def _(_: Operation, dy: Tensor) -> Tensor:
     return dy
 
 
+@composite
 def identity(input: Any, name: str | None = None) -> Any:
     """The same value as a new node, which control dependencies can be hung on.
 
@@ -158,6 +161,7 @@ def _stop_gradient(xp: ArrayModule, x: Array) -> Array:
     return x
 
 
+@composite
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     """The same value, held constant by `gradients`."""
     return _stop_gradient(input, name=name)
@@ -186,6 +190,7 @@ def _(_: Operation, dy: Tensor) -> tuple[None, Tensor]:
     return None, dy  # the engine sums it back to a scalar
 
 
+@composite
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor of shape `dims` whose elements are all the scalar `value`."""
     tensor = as_tensor(value)
@@ -211,11 +216,13 @@ def _filled(sizes: Any, number: int, dtype: Any, name: str) -> Tensor:
     return _fill(sizes, value, name=name)
 
 
+@composite
 def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
     """Zeros (False, empty text) of a shape, which may be a tensor."""
     return _filled(shape, 0, dtype, name or "zeros")
 
 
+@composite
 def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
     """Ones (True) of a shape, which may be a tensor."""
     if as_dtype(dtype).name == "string":
@@ -237,6 +244,7 @@ def _ones_like(xp: ArrayModule, x: Array, *, dtype: DType) -> Array:
     return xp.ones(x.shape, dtype.dtype)
 
 
+@composite
 def zeros_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
@@ -252,6 +260,7 @@ def zeros_like(
     return _zeros_like(like, dtype=of, name=name or "zeros_like")
 
 
+@composite
 def ones_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Tensor:
@@ -310,6 +319,7 @@ def _(node: Operation, *dys: Tensor) -> list[Tensor | None]:
     return [concat(dys, node.attrs["axis"]), *[None] * len(dys)]
 
 
+@composite
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis, along which alone they may differ in size.
 
@@ -401,6 +411,7 @@ def _(node: Operation, *dys: Tensor) -> tuple[Tensor, None]:
     return concat(dys, node.attrs["axis"]), None
 
 
+@composite
 def split(
     value: Any,
     num_or_size_splits: Any,
@@ -451,6 +462,7 @@ def _(node: Operation, dy: Tensor) -> Sequence[Tensor]:
     return unstack(dy, len(node.inputs), node.attrs["axis"])
 
 
+@composite
 def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     """Tensors of one shape joined along a new axis.
 
@@ -489,6 +501,7 @@ def _(node: Operation, *dys: Tensor) -> Tensor:
     return stack(dys, node.attrs["axis"])
 
 
+@composite
 def unstack(
     value: Any, num: int | None = None, axis: Any = 0, name: str = "unstack"
 ) -> list[Tensor]:

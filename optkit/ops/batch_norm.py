@@ -11,7 +11,7 @@ from optkit.dtypes import FLOATS, DType, bfloat16, float16, float32, float64
 from optkit.graph import Operation, Tensor, get_default_graph
 from optkit.ops.arguments import is_zero, one_of
 from optkit.ops.array import expand_dims, reshape, size, squeeze, zeros_like
-from optkit.ops.core import Array, ArrayModule, as_tensor, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.elementary import rsqrt
 from optkit.ops.math import cast, divide, maximum, squared_difference
 from optkit.ops.reductions import reduce_mean, reduce_sum, total_of
@@ -230,6 +230,7 @@ def normalized_batch(
     return y, mean, variance
 
 
+@composite
 def batch_normalization(
     x: Any,
     mean: Any,
@@ -264,6 +265,7 @@ def least_epsilon(epsilon: float) -> float:
     return max(epsilon, 1.001e-5)
 
 
+@composite
 def fused_batch_norm(
     x: Any,
     scale: Any,
@@ -317,6 +319,7 @@ def fused_batch_norm(
     return y, mean, variance
 
 
+@composite
 def weighted_moments(
     x: Any,
     axes: Any,

@@ -14,7 +14,7 @@ from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor, get_default_graph
 from optkit.ops.arguments import static_int
 from optkit.ops.control import with_dependencies
-from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, constant_value, op
+from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, composite, constant_value, op
 from optkit.ops.logic import (
     equal,
     greater,
@@ -100,6 +100,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor | None, ...]:
     return dy, *[None] * (len(node.inputs) - 1)
 
 
+@composite
 def Print(  # noqa: N802 - TF1's name
     input_: Any,
     data: Any,
@@ -149,6 +150,7 @@ def _assert(xp: ArrayModule, *inputs: Array, summarize: int | None) -> tuple[()]
     return ()
 
 
+@composite
 def Assert(  # noqa: N802 - TF1's name
     condition: Any, data: Any, summarize: int | None = None, name: str | None = None
 ) -> Operation:
@@ -209,6 +211,7 @@ def _compared(
 
 
 def _comparison(name: str, relation: Callable[[Any, Any], Tensor], words: str) -> Any:
+    @composite
     def check(
         x: Any,
         y: Any,
@@ -238,6 +241,7 @@ assert_greater_equal = _comparison("assert_greater_equal", greater_equal, ">=")
 
 
 def _sign(name: str, relation: Callable[[Any, Any], Tensor], words: str) -> Any:
+    @composite
     def check(
         x: Any,
         data: Any = None,
@@ -287,6 +291,7 @@ def _rank(
         return Assert(holds, data or [text, rank_of(tensor)], summarize)
 
 
+@composite
 def assert_rank(
     x: Any,
     rank: Any,
@@ -304,6 +309,7 @@ def assert_rank(
     return _rank(name or "assert_rank", equal, "==", x, rank, data, summarize, message)
 
 
+@composite
 def assert_rank_at_least(
     x: Any,
     rank: Any,
@@ -318,6 +324,7 @@ def assert_rank_at_least(
     )
 
 
+@composite
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
     """The tensor, whose static shape must be ().
 
@@ -331,6 +338,7 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
     return x
 
 
+@composite
 def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: Any = None) -> None:
     """Check a tensor's dtype when the graph is built.
 
@@ -343,6 +351,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: Any
         raise TypeError(f"{start}{name or 'tensor'}: expected {wanted.name}, got {x!r}")
 
 
+@composite
 def verify_tensor_all_finite(t: Any, msg: str, name: str | None = None) -> Tensor:
     """The tensor itself, once it is known to be finite.
 

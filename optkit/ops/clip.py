@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from optkit.backend.arrays import side_by_side
 from optkit.dtypes import FLOATS, DType, bfloat16, float16, float32, float64
 from optkit.graph import IndexedSlices, Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import axis_in, static_ints
 from optkit.ops.array import size
-from optkit.ops.core import Array, ArrayModule, as_tensor, constant, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, constant, op
 from optkit.ops.logic import REALS, greater, less, logical_or
 from optkit.ops.math import cast, div_no_nan, select
 from optkit.ops.sparse import deduplicate
@@ -26,6 +27,8 @@ __all__ = [
     "clip_by_norm",
     "clip_by_value",
     "global_norm",
+    "norm_of_parts",
+    "norm_runs",
 ]
 
 # -- by value -------------------------------------------------------------------------------------
@@ -46,6 +49,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return inner, select(below, dy, 0), select(above, dy, 0)
 
 
+@composite
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """min(max(t, clip_value_min), clip_value_max); the gradient is zero where that changes t.
 
@@ -95,14 +99,40 @@ def _widened(xp: ArrayModule, x: Array) -> Array:
     return x.astype(xp.float32) if x.dtype.itemsize < 4 else x
 
 
+_SMALL = 1 << 12
+"""Elements up to which a tensor is measured together with its neighbours."""
+
+
 @op("GlobalNorm", types=FLOATS, result=_wide_result, shape=())
 def _global_norm(xp: ArrayModule, *tensors: Array) -> Array:
     """√Σ t² over all elements of all tensors."""
+    flats = [xp.ascontiguousarray(_widened(xp, tensor)).reshape(-1) for tensor in tensors]
+    parts = []
+    for first, stop in norm_runs([flat.size for flat in flats]):
+        run = flats[first:stop]
+        parts.append(run[0] if len(run) == 1 else side_by_side(xp, run))
+    return norm_of_parts(xp, parts)
+
+
+def norm_of_parts(xp: ArrayModule, parts: Sequence[Array]) -> Array:
+    """√Σ x² over flat arrays."""
     total: Any = 0
-    for tensor in tensors:
-        flat = _widened(xp, tensor).reshape(-1)
-        total = total + xp.dot(flat, flat)
+    for part in parts:
+        total = total + xp.dot(part, part)
     return xp.sqrt(total)
+
+
+def norm_runs(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """How a norm is taken over tensors of these sizes: in runs [first, stop) of neighbours.
+
+    A run is small tensors laid side by side, or one large one. Rounding depends on what is added
+    up together, so a norm is defined by its tensors and not by where a session keeps them.
+    """
+    runs: list[tuple[int, int]] = []
+    for i, size in enumerate(sizes):
+        joins = runs and max(size, sizes[i - 1]) <= _SMALL
+        runs[-1 if joins else len(runs) :] = [(runs[-1][0] if joins else i, i + 1)]
+    return runs
 
 
 @_global_norm.gradient
@@ -185,6 +215,7 @@ def _threshold(clip_norm: Any, dtype: DType) -> Tensor:
 # -- one tensor -----------------------------------------------------------------------------------
 
 
+@composite
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
     """t·min(1, clip_norm/‖t‖): t scaled down to a norm of `clip_norm` where it has a larger one.
 
@@ -206,6 +237,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         return _clipped(as_tensor(t, name="t"), clip_norm, axes)
 
 
+@composite
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
     """t·min(1, clip_norm/a) with a = ‖t‖/(number of elements), as TF defines it."""
     with get_default_graph().name_scope(name or "clip_by_average_norm"):
@@ -264,6 +296,7 @@ def _in_their_dtype(norm: Tensor, values: Sequence[Tensor]) -> Tensor:
     return cast(norm, dtypes.pop()) if len(dtypes) == 1 else norm
 
 
+@composite
 def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """√Σ‖t‖² over a list of tensors and IndexedSlices; None is left out, an empty list gives 0.
 
@@ -277,6 +310,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
         return _in_their_dtype(_norm_of(values), values)
 
 
+@composite
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:

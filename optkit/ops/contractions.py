@@ -15,7 +15,7 @@ from optkit.dtypes import FLOATS, int32, int64
 from optkit.graph import Operation, Tensor, is_symbolic
 from optkit.ops.arguments import axis_in, static_ints
 from optkit.ops.array import ones_like
-from optkit.ops.core import Array, ArrayModule, as_tensor, constant_value, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, constant_value, op
 from optkit.shapes import Shape
 
 __all__ = ["einsum", "tensordot"]
@@ -75,6 +75,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, ...]:
 _EQUATION = re.compile(r"[A-Za-z.,]+(->[A-Za-z.]*)?")
 
 
+@composite
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """Products summed over the axes that the result does not name: "ij,jk->ik" is matmul.
 
@@ -151,6 +152,7 @@ def _spelled(
     return spelled, result.replace("...", free), free
 
 
+@composite
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products of a and b over pairs of axes; what is left of a, then of b.
 

@@ -16,7 +16,7 @@ from optkit.graph import (
     get_default_graph,
 )
 from optkit.ops.array import identity
-from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, constant, op
+from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, composite, constant, op
 from optkit.shapes import Shape
 
 __all__ = [
@@ -48,6 +48,7 @@ def tables_initializer(name: str = "init_all_tables") -> Operation:
     return no_op(name)
 
 
+@composite
 def group(*inputs: Any, name: str | None = None) -> Operation:
     """One operation that runs all of `inputs`: operations, tensors, nestings of them.
 
@@ -67,6 +68,7 @@ def _graph_of(items: Sequence[Any]) -> Graph:
     return items[0].graph if items else get_default_graph()
 
 
+@composite
 def tuple_(
     tensors: Any, name: str | None = None, control_inputs: Sequence[Any] | None = None
 ) -> list[Any]:
@@ -93,6 +95,7 @@ def tuple_(
         ]
 
 
+@composite
 def with_dependencies(
     dependencies: Sequence[Any], output_tensor: Any, name: str | None = None
 ) -> Any:
@@ -210,6 +213,7 @@ def _(_: Operation, dy: Tensor) -> tuple[None, Tensor, Tensor]:
     return None, dy, dy  # the values were made inside their branches: only one gradient runs
 
 
+@composite
 def cond(
     pred: Any,
     true_fn: Callable[[], Any] | None = None,
@@ -352,6 +356,7 @@ def _first_true(xp: ArrayModule, *predicates: Array, exclusive: bool, exhaustive
     return tuple(first) if len(first) != 1 else first[0]
 
 
+@composite
 def case(
     pred_fn_pairs: Any,
     default: Callable[[], Any] | None = None,

@@ -16,7 +16,7 @@ from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor
 from optkit.ops.arguments import checked_sizes, sizes_argument
 from optkit.ops.columns import Correlation
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, constant_value_as_shape, op
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, composite, constant_value_as_shape, op
 from optkit.ops.reshaping import shape
 from optkit.ops.windows import (
     Padding,
@@ -230,6 +230,7 @@ def checked_attrs(
 # -- public functions -----------------------------------------------------------------------------
 
 
+@composite
 def conv2d(
     input: Any,
     filter: Any = None,
@@ -265,6 +266,7 @@ def conv2d(
     return _conv2d(input, required("filter", filter, filters), name=name, **attrs)
 
 
+@composite
 def conv2d_backprop_input(
     input_sizes: Any,
     filter: Any = None,
@@ -297,6 +299,7 @@ def conv2d_backprop_input(
     return _conv2d_backprop_input(sizes, w, out_backprop, name=name, **attrs)
 
 
+@composite
 def conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,

@@ -15,7 +15,7 @@ from optkit.ops.conv2d import (
     conv2d_backprop_filter,
     conv2d_backprop_input,
 )
-from optkit.ops.core import as_tensor, constant_value_as_shape
+from optkit.ops.core import as_tensor, composite, constant_value_as_shape
 from optkit.ops.reshaping import expand_dims, squeeze
 from optkit.ops.windows import (
     LINE_FORMATS,
@@ -50,6 +50,7 @@ def _tensors(value: Any, filter: Any) -> tuple[Tensor, Tensor]:
     return as_tensor(value, w.dtype, "value"), w
 
 
+@composite
 def conv2d_transpose(
     value: Any = None,
     filter: Any = None,
@@ -98,6 +99,7 @@ def conv2d_transpose(
         return conv2d_backprop_input(sizes, w, x, name=scope, **attrs)
 
 
+@composite
 def conv1d(
     value: Any = None,
     filters: Any = None,
@@ -158,6 +160,7 @@ def _three_axes(tensor: Tensor, argument: str, axes: str) -> None:
         raise ValueError(f"{argument}: expected three axes ({axes}), got {tensor!r}")
 
 
+@composite
 def conv1d_transpose(
     input: Any,
     filters: Any,
@@ -204,6 +207,7 @@ def conv1d_transpose(
         return squeeze(y, [height])
 
 
+@composite
 def convolution(
     input: Any,
     filter: Any = None,
@@ -267,6 +271,7 @@ def _spatial(value: Any, argument: str, rank: int) -> Sequence[int]:
     return items if len(items) == rank else items * rank
 
 
+@composite
 def atrous_conv2d(
     value: Any, filters: Any, rate: Any, padding: Any, name: str | None = None
 ) -> Tensor:
@@ -283,6 +288,7 @@ def atrous_conv2d(
     return conv2d(value, filters, 1, padding, dilations=apart, name=name or "convolution")
 
 
+@composite
 def atrous_conv2d_transpose(
     value: Any,
     filters: Any,

@@ -17,9 +17,10 @@ needs them.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -45,6 +46,7 @@ __all__ = [
     "Op",
     "as_array",
     "as_tensor",
+    "composite",
     "constant",
     "constant_value",
     "constant_value_as_shape",
@@ -61,6 +63,8 @@ ALL_TYPES = NUMBERS | {bool_, string}
 REGISTRY: dict[str, Op] = {}
 """Every op by its type name."""
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _Kernel: TypeAlias = Callable[..., Any]
 _ShapeRule: TypeAlias = Callable[[Sequence[Tensor], Mapping[str, Any]], Shape]
 _TypeRule: TypeAlias = Callable[[Sequence[Tensor], Mapping[str, Any]], DType]
@@ -307,6 +311,17 @@ def _constant(xp: ArrayModule, *, value: np.ndarray[Any, Any]) -> Array:
 
 def _constant_type(value: np.ndarray[Any, Any]) -> tuple[DType, Shape]:
     return as_dtype(value.dtype), value.shape
+
+
+def composite(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A function that builds several nodes: when it raises, the graph is as before the call."""
+
+    @functools.wraps(function)
+    def build(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with get_default_graph().all_or_nothing():
+            return function(*args, **kwargs)
+
+    return build
 
 
 def constant(

@@ -9,7 +9,7 @@ from optkit.dtypes import FLOATS, DType
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import is_zero, one_of
 from optkit.ops.array import expand_dims, stop_gradient
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, op
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.elementary import sigmoid, softplus
 from optkit.ops.reductions import reduce_sum
 from optkit.ops.softmax import class_axis, log_softmax, shifted_exponentials, softmax
@@ -63,6 +63,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor]:
     return dy * (sigmoid(logits) - labels), -dy * logits
 
 
+@composite
 def sigmoid_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
@@ -82,6 +83,7 @@ def sigmoid_cross_entropy_with_logits(
     return _sigmoid_cross_entropy(logits, labels, name=name or "logistic_loss")
 
 
+@composite
 def weighted_cross_entropy_with_logits(
     labels: Any = None,
     logits: Any = None,
@@ -147,6 +149,7 @@ def _softmax_derivative(logits: Tensor, dy: Tensor, axis: int) -> Any:
     return (dy - reduce_sum(dy * y, axis, keepdims=True)) * y
 
 
+@composite
 def softmax_cross_entropy_with_logits_v2(
     labels: Any = None,
     logits: Any = None,
@@ -177,6 +180,7 @@ def softmax_cross_entropy_with_logits_v2(
     return _softmax_cross_entropy.node(logits, labels, axis=axis, name=name).outputs[0]
 
 
+@composite
 def softmax_cross_entropy_with_logits(
     _sentinel: Any = None,
     labels: Any = None,
@@ -254,6 +258,7 @@ def _(node: Operation, dloss: Tensor, ddlogits: Tensor) -> tuple[Tensor, None]:
     return dlogits, None
 
 
+@composite
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:

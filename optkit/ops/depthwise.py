@@ -30,6 +30,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant_value_as_shape,
     op,
 )
@@ -284,6 +285,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, None, Tensor]:
 # -- public functions -----------------------------------------------------------------------------
 
 
+@composite
 def depthwise_conv2d_native(
     input: Any,
     filter: Any,
@@ -315,6 +317,7 @@ def depthwise_conv2d_native(
     return _depthwise(input, filter, name=name, **attrs)
 
 
+@composite
 def depthwise_conv2d(
     input: Any,
     filter: Any = None,
@@ -359,6 +362,7 @@ def _rate(rate: Any, dilations: Any) -> Any:
     return required("rate", rate, dilations)
 
 
+@composite
 def depthwise_conv2d_backprop_input(
     input_sizes: Any,
     filter: Any,
@@ -386,6 +390,7 @@ def depthwise_conv2d_backprop_input(
     return _backprop_input(sizes, filter, out_backprop, name=name, **attrs)
 
 
+@composite
 def depthwise_conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,
@@ -417,6 +422,7 @@ depthwise_conv2d_native_backprop_input = depthwise_conv2d_backprop_input
 depthwise_conv2d_native_backprop_filter = depthwise_conv2d_backprop_filter
 
 
+@composite
 def separable_conv2d(
     input: Any,
     depthwise_filter: Any,

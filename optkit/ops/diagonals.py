@@ -7,7 +7,7 @@ from typing import Any
 
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor, get_default_graph
-from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, op
+from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.reductions import reduce_sum
 from optkit.ops.reshaping import reshape, shape
 from optkit.shapes import Shape
@@ -72,16 +72,19 @@ def _(_: Operation, dz: Tensor) -> tuple[Tensor, None]:
     return _matrix_diag_part(dz), None
 
 
+@composite
 def matrix_diag(diagonal: Any, name: str | None = None) -> Tensor:
     """Square matrices with `diagonal` (..., n) on their diagonals; shape (..., n, n)."""
     return _matrix_diag(diagonal, name=name or "MatrixDiag")
 
 
+@composite
 def matrix_diag_part(input: Any, name: str | None = None) -> Tensor:
     """The diagonals of matrices (..., n, m); shape (..., min(n, m))."""
     return _matrix_diag_part(input, name=name or "MatrixDiagPart")
 
 
+@composite
 def trace(x: Any, name: str | None = None) -> Tensor:
     """The sum of the diagonal of each matrix; shape (...) for x of shape (..., n, m)."""
     with get_default_graph().name_scope(name or "Trace"):
@@ -136,11 +139,13 @@ def _(_: Operation, dy: Tensor) -> Tensor:
     return _diag(dy)
 
 
+@composite
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
     """`diagonal` of shape s on the diagonal of zeros of shape s + s."""
     return _diag(diagonal, name=name or "Diag")
 
 
+@composite
 def diag_part(input: Any, name: str | None = None) -> Tensor:
     """The diagonal, of shape s, of a tensor of shape s + s."""
     return _diag_part(input, name=name or "DiagPart")

@@ -12,7 +12,7 @@ from typing import Any
 from optkit.backend import special
 from optkit.dtypes import FLOATS
 from optkit.graph import OPERATORS, Operation, Tensor
-from optkit.ops.core import Array, ArrayModule, as_tensor, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.logic import REALS
 
 __all__ = [
@@ -166,6 +166,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * sigmoid(node.inputs[0])
 
 
+@composite
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """log(1/(1 + exp(-x))) = -softplus(-x), without overflow."""
     return OPERATORS["neg"](softplus(-as_tensor(x)), name=name or "LogSigmoid")  # type: ignore[no-any-return]

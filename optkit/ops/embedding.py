@@ -7,7 +7,7 @@ from typing import Any
 from optkit.graph import Tensor, get_default_graph
 from optkit.ops.array import concat, reshape, shape
 from optkit.ops.clip import clip_by_norm
-from optkit.ops.core import INDEX_TYPES, as_tensor
+from optkit.ops.core import INDEX_TYPES, as_tensor, composite
 from optkit.ops.indexing import gather, where
 from optkit.ops.logic import equal
 from optkit.ops.math import cast
@@ -17,6 +17,7 @@ from optkit.shapes import TensorShape
 __all__ = ["embedding_lookup"]
 
 
+@composite
 def embedding_lookup(
     params: Any,
     ids: Any,

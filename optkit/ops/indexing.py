@@ -28,6 +28,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant_value,
     constant_value_as_shape,
     op,
@@ -295,6 +296,7 @@ def _(node: Operation, ddx: Tensor) -> tuple[Tensor, None, None]:
     return _slice(ddx, begin, shape(dy)), None, None
 
 
+@composite
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The block of shape `size` that starts at `begin`; a size of -1 takes all that is left.
 
@@ -358,6 +360,7 @@ def _(node: Operation, ddx: Tensor) -> tuple[Tensor, None, None]:
     return _gather(ddx, node.inputs[1], axis=node.attrs["axis"]), None, None
 
 
+@composite
 def gather(
     params: Any, indices: Any, validate_indices: Any = None, name: str | None = None, axis: Any = 0
 ) -> Tensor:
@@ -424,6 +427,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, None]:
     return scatter_nd(indices, dy, shape(params)), None
 
 
+@composite
 def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     """The elements or slices of `params` at the coordinates in the last axis of `indices`.
 
@@ -458,6 +462,7 @@ def _(node: Operation, dy: Tensor) -> tuple[None, Tensor, None]:
     return None, gather_nd(dy, node.inputs[0]), None
 
 
+@composite
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """`updates` at the coordinates in the last axis of `indices`, in zeros of a shape.
 
@@ -505,6 +510,7 @@ def _(node: Operation, dz: Tensor) -> tuple[None, Tensor, Tensor]:
     return None, select(from_x, dz, 0), select(from_x, 0, dz)
 
 
+@composite
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """x where the condition holds, else y; without them, the places where it holds.
 

@@ -12,7 +12,7 @@ from optkit.dtypes import FLOATS, as_dtype, float32, int32, int64
 from optkit.graph import OPERATORS, Operation, Tensor, is_symbolic
 from optkit.ops.arguments import static_int, static_ints
 from optkit.ops.array import expand_dims, squeeze
-from optkit.ops.core import Array, ArrayModule, as_tensor, constant, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, constant, op
 from optkit.ops.math import multiply
 from optkit.ops.reductions import reduce_sum
 from optkit.shapes import Shape, broadcast_static
@@ -74,6 +74,7 @@ def _matmul_gradient(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor]:
     return da, db
 
 
+@composite
 def matmul(
     a: Any,
     b: Any,
@@ -126,6 +127,7 @@ def matmul(
     )
 
 
+@composite
 def eye(
     num_rows: Any,
     num_columns: Any = None,

@@ -9,7 +9,7 @@ from optkit.backend.special import wide_dtype
 from optkit.dtypes import FLOATS, bfloat16, float16, float32
 from optkit.graph import Operation, Tensor
 from optkit.ops.arguments import static_int
-from optkit.ops.core import Array, ArrayModule, op
+from optkit.ops.core import Array, ArrayModule, composite, op
 from optkit.ops.math import cast
 from optkit.ops.windows import four_axes
 from optkit.shapes import Shape
@@ -64,6 +64,7 @@ def _near(xp: ArrayModule, x: Array, radius: int) -> Array:
     return total
 
 
+@composite
 def local_response_normalization(
     input: Any,
     depth_radius: Any = 5,

@@ -19,6 +19,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant_value,
     op,
 )
@@ -34,6 +35,7 @@ from optkit.shapes import Shape
 __all__ = ["boolean_mask", "meshgrid", "norm", "reverse_sequence", "sequence_mask"]
 
 
+@composite
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: Any = bool_, name: str | None = None
 ) -> Tensor:
@@ -67,6 +69,7 @@ def sequence_mask(
         return mask if wanted is bool_ else cast(mask, wanted)
 
 
+@composite
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
     """The elements (rows, ...) of `tensor` where `mask` is true, along one axis.
 
@@ -178,6 +181,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, None]:
     return _reverse_sequence(dy, node.inputs[1], **node.attrs), None
 
 
+@composite
 def reverse_sequence(
     input: Any,
     seq_lengths: Any,
@@ -214,6 +218,7 @@ def reverse_sequence(
 # -- grids ----------------------------------------------------------------------------------------
 
 
+@composite
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """For each vector a tensor that runs along one axis as the vector does, as np.meshgrid.
 
@@ -247,6 +252,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 # -- norms ----------------------------------------------------------------------------------------
 
 
+@composite
 def norm(
     tensor: Any,
     ord: Any = "euclidean",  # noqa: A002 - TF1's name

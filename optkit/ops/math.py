@@ -15,7 +15,7 @@ from optkit.backend.special import power
 from optkit.dtypes import FLOATS, DType, as_dtype, bool_, float32, float64, int32, int64, string
 from optkit.errors import InvalidArgumentError
 from optkit.graph import OPERATORS, IndexedSlices, Operation, Tensor, is_symbolic
-from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, constant_value, op
+from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, composite, constant_value, op
 from optkit.ops.logic import REALS, equal, greater, greater_equal, less_equal
 from optkit.shapes import Shape, TensorShape
 
@@ -113,6 +113,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
     return dz * y, dz * x
 
 
+@composite
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """scalar·x; an IndexedSlices stays one.
 
@@ -174,6 +175,7 @@ def _(node: Operation, dy: Tensor) -> list[Tensor]:
     return [dy] * len(node.inputs)
 
 
+@composite
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of a list of tensors of one shape; IndexedSlices among them become dense.
 
@@ -194,6 +196,7 @@ def _addends(inputs: Any, function: str) -> list[Any]:
     return addends
 
 
+@composite
 def accumulate_n(
     inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
 ) -> Tensor:
@@ -277,6 +280,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
 mod = floormod
 
 
+@composite
 def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """⌊x / y⌋, in the dtype of x."""
     return floor_div(x, y, name=name or "floordiv")
@@ -290,6 +294,7 @@ def _converted(x: Any, y: Any) -> tuple[Any, Any]:
     return x, as_tensor(y, x.dtype, "y")
 
 
+@composite
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y; integers are cast first, of 8 and 16 bits to float32, wider ones to float64.
 
@@ -314,11 +319,13 @@ def _whole(value: Any, dtype: DType, what: str) -> Tensor:
         raise TypeError(f"{what}: {error}") from error
 
 
+@composite
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y, as Python 3 divides; see `truediv`."""
     return truediv(x, y, name=name)
 
 
+@composite
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y as Python 2 divides: integers are floored."""
     x, y = _converted(x, y)
@@ -424,6 +431,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return None
 
 
+@composite
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """x in another dtype; x itself if it has it. An IndexedSlices stays one.
 
@@ -436,6 +444,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     return tensor if tensor.dtype is wanted else _cast(tensor, dtype=wanted, name=name)
 
 
+@composite
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """`value` in another dtype; what lies beyond its range is moved to its ends first.
 
@@ -456,21 +465,25 @@ def _within(limit: Any, dtype: DType) -> np.ndarray[Any, Any]:
     return np.nextafter(rounded, dtype.dtype.type(0)) if beyond else rounded
 
 
+@composite
 def to_float(x: Any, name: str = "ToFloat") -> Any:
     """x as float32."""
     return cast(x, float32, name)
 
 
+@composite
 def to_double(x: Any, name: str = "ToDouble") -> Any:
     """x as float64."""
     return cast(x, float64, name)
 
 
+@composite
 def to_int32(x: Any, name: str = "ToInt32") -> Any:
     """x as int32."""
     return cast(x, int32, name)
 
 
+@composite
 def to_int64(x: Any, name: str = "ToInt64") -> Any:
     """x as int64."""
     return cast(x, int64, name)
@@ -493,6 +506,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return check_numerics(dy, f"gradient of the tensor checked for {node.attrs['message']!r}")
 
 
+@composite
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """The tensor itself, once it is known to be finite; its gradient is checked too.
 

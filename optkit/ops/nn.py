@@ -10,7 +10,7 @@ from optkit.dtypes import FLOATS, bfloat16, float16, float32, float64
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
 from optkit.ops.array import concat, shape, squeeze
-from optkit.ops.core import Array, ArrayModule, as_tensor, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.elementary import rsqrt, square
 from optkit.ops.linalg import matmul
 from optkit.ops.logic import REALS, equal, greater_equal, less
@@ -61,6 +61,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, None]:
     return _relu_grad(dz, node.inputs[1]), None
 
 
+@composite
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
     """max(x, 0) and max(-x, 0), joined along an axis (Shang et al., 2016)."""
     with get_default_graph().name_scope(name or "CRelu") as scope:
@@ -111,6 +112,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, None]:
     return _leaky_relu_grad(dz, node.inputs[1], alpha=node.attrs["alpha"]), None
 
 
+@composite
 def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Tensor:
     """x where x > 0, else alpha·x; integers become float32 first."""
     x = as_tensor(features, None, "features")
@@ -219,6 +221,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, None]:
 _FORMATS = ("NHWC", "NCHW", "NWC", "NCW", "NDHWC", "NCDHW", "N...C", "NC...")
 
 
+@composite
 def bias_add(
     value: Any, bias: Any, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
@@ -238,6 +241,7 @@ def bias_add(
     return _bias_add(value, bias, data_format=data_format or "NHWC", name=name)
 
 
+@composite
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """x·weights + biases; shapes (n, k), (k, m) and (m,)."""
     with get_default_graph().name_scope(name or "xw_plus_b") as scope:
@@ -258,11 +262,13 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * node.inputs[0]
 
 
+@composite
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """Σ t²/2, a scalar."""
     return _l2_loss(t, name=name)
 
 
+@composite
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
 ) -> Tensor:
@@ -278,6 +284,7 @@ def l2_normalize(
         return cast(wide * rsqrt(maximum(total, epsilon)), tensor.dtype)  # type: ignore[no-any-return]
 
 
+@composite
 def moments(
     x: Any,
     axes: Any,
@@ -309,6 +316,7 @@ def moments(
         return cast(mean, tensor.dtype), cast(variance, tensor.dtype)
 
 
+@composite
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """The part of the elements that are 0; float32."""
     with get_default_graph().name_scope(name or "zero_fraction"):
@@ -318,6 +326,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 # -- dropout --------------------------------------------------------------------------------------
 
 
+@composite
 def dropout(
     x: Any,
     keep_prob: Any = None,

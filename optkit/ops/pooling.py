@@ -16,7 +16,15 @@ from optkit.dtypes import FLOATS, DType, int64
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor, get_default_graph
 from optkit.ops.arguments import checked_sizes, index_type, one_of, static_ints
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, constant_value_as_shape, op
+from optkit.ops.core import (
+    INDEX_TYPES,
+    Array,
+    ArrayModule,
+    as_tensor,
+    composite,
+    constant_value_as_shape,
+    op,
+)
 from optkit.ops.logic import REALS
 from optkit.ops.reductions import lowest
 from optkit.ops.reshaping import expand_dims, shape, squeeze
@@ -396,6 +404,7 @@ def _checked(
     )
 
 
+@composite
 def max_pool(
     value: Any = None,
     ksize: Any = None,
@@ -425,6 +434,7 @@ def max_pool(
     return _max_pool(required("value", value, input), name=name, **attrs)
 
 
+@composite
 def avg_pool(
     value: Any = None,
     ksize: Any = None,
@@ -456,6 +466,7 @@ max_pool2d = max_pool
 avg_pool2d = avg_pool
 
 
+@composite
 def max_pool_with_argmax(
     input: Any,
     ksize: Any,
@@ -499,6 +510,7 @@ def max_pool_with_argmax(
     return y, argmax
 
 
+@composite
 def max_pool1d(
     input: Any,
     ksize: Any,
@@ -520,6 +532,7 @@ def max_pool1d(
     return _pool1d(_max_pool, input, ksize, strides, padding, data_format, name or "max_pool1d")
 
 
+@composite
 def avg_pool1d(
     input: Any,
     ksize: Any,
@@ -559,6 +572,7 @@ def _pool1d(
         return squeeze(kind(expand_dims(x, height), **attrs), [height])
 
 
+@composite
 def pool(
     input: Any,
     window_shape: Any,

@@ -24,6 +24,7 @@ from optkit.ops.core import (
     ArrayModule,
     as_array,
     as_tensor,
+    composite,
     op,
 )
 from optkit.shapes import Shape
@@ -208,6 +209,7 @@ def _uniform_int(
     return xp.asarray(values.astype(minval.dtype).reshape(sizes))
 
 
+@composite
 def random_uniform(
     shape: Any,
     minval: Any = 0,
@@ -295,6 +297,7 @@ def _scaled(
         return unit * deviation + centre  # type: ignore[no-any-return]
 
 
+@composite
 def random_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -307,6 +310,7 @@ def random_normal(
     return _scaled(_normal, shape, mean, stddev, dtype, seed, name or "random_normal")
 
 
+@composite
 def truncated_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -337,6 +341,7 @@ def _shuffle(
     return value[xp.asarray(order)]
 
 
+@composite
 def random_shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     """The rows of a tensor in random order."""
     return _shuffle(value, seed=get_seed(seed), name=name)

@@ -13,6 +13,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant_value,
     op,
 )
@@ -106,6 +107,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, None]:
     return _spread_last(dy, places, x), None
 
 
+@composite
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
     """The k largest elements along the last axis, falling, and where they are (int32).
 
@@ -158,6 +160,7 @@ def _in_top_k(xp: ArrayModule, predictions: Array, targets: Array, k: Array) -> 
     return known & finite & (better < int(k))
 
 
+@composite
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Whether fewer than k classes have a larger prediction than the target's; shape (n,), bool.
 

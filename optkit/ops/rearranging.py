@@ -19,6 +19,7 @@ from optkit.ops.core import (
     ArrayModule,
     as_array,
     as_tensor,
+    composite,
     constant_value,
     op,
 )
@@ -146,6 +147,7 @@ def _(node: Operation, ddx: Tensor) -> tuple[Tensor, None, None]:
     return _mirror_pad(ddx, node.inputs[1], mode=node.attrs["mode"]), None, None
 
 
+@composite
 def pad(
     tensor: Any,
     paddings: Any,
@@ -255,6 +257,7 @@ def _(node: Operation, ddx: Tensor) -> tuple[Tensor, None, None]:
     return _tile(ddx, node.inputs[1]), None, None
 
 
+@composite
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """The tensor repeated multiples[i] times along each axis i.
 
@@ -277,6 +280,7 @@ def _(node: Operation, dy: Tensor) -> Tensor:
     return _reverse(dy, axis=node.attrs["axis"])
 
 
+@composite
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """The tensor backwards along each of the axes.
 

@@ -16,7 +16,7 @@ from optkit.dtypes import FLOATS, DType, as_dtype, bool_, int64
 from optkit.errors import InvalidArgumentError
 from optkit.graph import OPERATORS, Operation, Tensor
 from optkit.ops.arguments import axis_in, one_of, static_int, static_ints
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, op
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.elementary import sqrt
 from optkit.ops.logic import REALS, equal, not_equal
 from optkit.ops.math import cast, squared_difference
@@ -131,6 +131,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return spread_of(node, dy)
 
 
+@composite
 def reduce_sum(
     input_tensor: Any,
     axis: Any = None,
@@ -160,6 +161,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return spread_of(node, dy, mean=True)
 
 
+@composite
 def reduce_mean(
     input_tensor: Any,
     axis: Any = None,
@@ -172,6 +174,7 @@ def reduce_mean(
     return built(_mean, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
+@composite
 def reduce_variance(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -184,6 +187,7 @@ def reduce_variance(
         return reduce_mean(difference, axis, keepdims)
 
 
+@composite
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -231,6 +235,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return (total - weighted) / x
 
 
+@composite
 def reduce_prod(
     input_tensor: Any,
     axis: Any = None,
@@ -284,6 +289,7 @@ def _extreme_gradient(node: Operation, dy: Tensor) -> Any:
     return chosen * spread_of(node, dy / count)
 
 
+@composite
 def reduce_max(
     input_tensor: Any,
     axis: Any = None,
@@ -299,6 +305,7 @@ def reduce_max(
     return built(_max, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
+@composite
 def reduce_min(
     input_tensor: Any,
     axis: Any = None,
@@ -327,6 +334,7 @@ def _all(xp: ArrayModule, x: Array, *, axis: tuple[int, ...] | None, keepdims: b
     return x.all(axis=axis, keepdims=keepdims)
 
 
+@composite
 def reduce_any(
     input_tensor: Any,
     axis: Any = None,
@@ -339,6 +347,7 @@ def reduce_any(
     return built(_any, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
+@composite
 def reduce_all(
     input_tensor: Any,
     axis: Any = None,
@@ -351,6 +360,7 @@ def reduce_all(
     return built(_all, input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
+@composite
 def count_nonzero(
     input_tensor: Any,
     axis: Any = None,
@@ -397,6 +407,7 @@ def _argmin(xp: ArrayModule, x: Array, *, axis: int, output_type: DType) -> Arra
     return _position(xp, x, axis, output_type, "argmin")
 
 
+@composite
 def argmax(
     input: Any,
     axis: Any = None,
@@ -419,6 +430,7 @@ def argmax(
     return _find(_argmax, input, one_of("axis", axis, "dimension", dimension), output_type, name)
 
 
+@composite
 def argmin(
     input: Any,
     axis: Any = None,
@@ -459,6 +471,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return _cumsum(dy, **{**node.attrs, "reverse": not node.attrs["reverse"]})
 
 
+@composite
 def cumsum(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:

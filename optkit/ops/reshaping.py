@@ -26,6 +26,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant,
     constant_value,
     constant_value_as_shape,
@@ -72,6 +73,7 @@ def _rank(xp: ArrayModule, x: Array) -> Array:
     return xp.asarray(x.ndim, int32.dtype)
 
 
+@composite
 def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Tensor:
     """The shape as a vector; a constant where it is static."""
     tensor = as_tensor(input)
@@ -81,6 +83,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = int32) -> Tensor:
     return _shape(tensor, out_type=dtype, name=name)
 
 
+@composite
 def size(input: Any, name: str | None = None, out_type: Any = int32) -> Tensor:
     """The number of elements; a constant where the shape is static."""
     tensor = as_tensor(input)
@@ -91,6 +94,7 @@ def size(input: Any, name: str | None = None, out_type: Any = int32) -> Tensor:
     return _size(tensor, out_type=dtype, name=name)
 
 
+@composite
 def rank(input: Any, name: str | None = None) -> Tensor:
     """The number of axes, int32; a constant where it is static."""
     tensor = as_tensor(input)
@@ -141,6 +145,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, None]:
     return reshape(dy, shape(node.inputs[0])), None
 
 
+@composite
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same elements in another shape; a single -1 in it stands for whatever is left.
 
@@ -179,6 +184,7 @@ def _(node: Operation, dy: Tensor) -> Tensor:
     return transpose(dy, None if perm is None else np.argsort(perm).tolist())
 
 
+@composite
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
     """The axes in the order `perm`, reversed if None.
 
@@ -211,6 +217,7 @@ def _(node: Operation, dy: Tensor) -> Tensor:
     return squeeze(dy, [node.attrs["axis"]])
 
 
+@composite
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """The input with a new axis of size 1 before `axis` (-1: at the end); `dim` is its old name."""
     axis = one_of("axis", axis, "dim", dim)
@@ -242,6 +249,7 @@ def _(node: Operation, dy: Tensor) -> Tensor:
     return reshape(dy, shape(node.inputs[0]))
 
 
+@composite
 def squeeze(
     input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
 ) -> Tensor:
@@ -282,6 +290,7 @@ def _(_: Operation, dy: Tensor) -> tuple[Tensor, None]:
     return dy, None  # the engine sums it back to the input's shape
 
 
+@composite
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """The input repeated along new axes and axes of size 1, as NumPy broadcasts."""
     return _broadcast_to(input, sizes_argument(shape, "shape"), name=name)

@@ -8,7 +8,7 @@ from optkit.dtypes import int64
 from optkit.graph import Tensor, get_default_graph
 from optkit.ops.arguments import static_int
 from optkit.ops.array import concat, ones_like, reshape, shape, stack, stop_gradient, zeros_like
-from optkit.ops.core import as_tensor
+from optkit.ops.core import as_tensor, composite
 from optkit.ops.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
@@ -76,6 +76,7 @@ def _sampled_logits(
     return logits, stop_gradient(targets)
 
 
+@composite
 def nce_loss(
     weights: Any,
     biases: Any,
@@ -128,6 +129,7 @@ def nce_loss(
         return reduce_sum(sigmoid_cross_entropy_with_logits(labels=targets, logits=logits), 1)
 
 
+@composite
 def sampled_softmax_loss(
     weights: Any,
     biases: Any,

@@ -17,7 +17,16 @@ from optkit.dtypes import FLOATS, DType, as_dtype, float32, int32, int64
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Tensor, is_symbolic
 from optkit.ops.arguments import static_int
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, Op, as_tensor, constant_value, op
+from optkit.ops.core import (
+    INDEX_TYPES,
+    Array,
+    ArrayModule,
+    Op,
+    as_tensor,
+    composite,
+    constant_value,
+    op,
+)
 from optkit.ops.random import Stream, get_seed
 from optkit.shapes import Shape
 
@@ -79,6 +88,7 @@ def _multinomial(
     return xp.asarray(np.clip(drawn, 0, classes - 1).astype(output_dtype.dtype))
 
 
+@composite
 def multinomial(
     logits: Any,
     num_samples: Any,
@@ -315,6 +325,7 @@ def _positive(range_max: Any) -> int:
     return classes
 
 
+@composite
 def uniform_candidate_sampler(
     true_classes: Any,
     num_true: Any,
@@ -352,6 +363,7 @@ def uniform_candidate_sampler(
     )
 
 
+@composite
 def log_uniform_candidate_sampler(
     true_classes: Any,
     num_true: Any,
@@ -380,6 +392,7 @@ def log_uniform_candidate_sampler(
     )
 
 
+@composite
 def fixed_unigram_candidate_sampler(
     true_classes: Any,
     num_true: Any,
@@ -478,6 +491,7 @@ def _hits(
     return rows.astype(np.int32), places.astype(np.int64), weights
 
 
+@composite
 def compute_accidental_hits(
     true_classes: Any,
     sampled_candidates: Any,

@@ -12,7 +12,7 @@ from optkit.dtypes import FLOATS
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor
 from optkit.ops.array import ones_like
-from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, constant_value, op
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, composite, constant_value, op
 from optkit.ops.indexing import gather, where
 from optkit.ops.logic import REALS, equal
 from optkit.ops.math import cast, divide, multiply
@@ -135,6 +135,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, None]:
     return multiply(gather(dy, numbers), free * ratio + alone * others), None
 
 
+@composite
 def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     """The sums of rows with the same number; a number that no row carries gives 0.
 
@@ -149,21 +150,25 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     return _segment_sum(data, segment_ids, name=name or "SegmentSum")
 
 
+@composite
 def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     """The means of rows with the same number, 0 where there is none; see `segment_sum`."""
     return _segment_mean(data, segment_ids, name=name or "SegmentMean")
 
 
+@composite
 def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     """The largest of rows with the same number, 0 where there is none; see `segment_sum`."""
     return _segment_max(data, segment_ids, name=name or "SegmentMax")
 
 
+@composite
 def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     """The smallest of rows with the same number, 0 where there is none; see `segment_sum`."""
     return _segment_min(data, segment_ids, name=name or "SegmentMin")
 
 
+@composite
 def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     """The products of rows with the same number, 1 where there is none; see `segment_sum`."""
     return _segment_prod(data, segment_ids, name=name or "SegmentProd")

@@ -27,6 +27,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant_value,
     op,
 )
@@ -77,6 +78,7 @@ def _range(xp: ArrayModule, start: Array, limit: Array, delta: Array) -> Array:
     return xp.asarray((start + np.arange(count) * delta).astype(start.dtype, copy=False))
 
 
+@composite
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
 ) -> Tensor:
@@ -142,6 +144,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, Tensor, None]:
     return (1 - t) * dy, t * dy, None
 
 
+@composite
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """`num` evenly spaced floats from `start` to `stop`, both included."""
     return _linspace(start, stop, num, name=name or "LinSpace")
@@ -181,6 +184,7 @@ def _one_hot(
     return xp.where(places == steps, on_value, off_value)
 
 
+@composite
 def one_hot(
     indices: Any,
     depth: Any,
@@ -253,6 +257,7 @@ def _unique(xp: ArrayModule, x: Array, *, out_idx: DType) -> tuple[Array, Array]
     return distinct[order], rank[places.reshape(-1)].astype(out_idx.dtype, copy=False)
 
 
+@composite
 def unique(x: Any, out_idx: Any = int32, name: str | None = None) -> Unique:
     """The distinct elements of a vector, in the order of first occurrence, and x as places in it.
 
@@ -271,6 +276,7 @@ def _invert_permutation(xp: ArrayModule, x: Array) -> Array:
     return inverse
 
 
+@composite
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """The y with y[x[i]] = i.
 

@@ -8,7 +8,7 @@ from optkit.backend.special import wide_dtype
 from optkit.dtypes import FLOATS
 from optkit.graph import Operation, Tensor
 from optkit.ops.arguments import one_of
-from optkit.ops.core import Array, ArrayModule, as_tensor, op
+from optkit.ops.core import Array, ArrayModule, as_tensor, composite, op
 from optkit.ops.elementary import exp
 from optkit.ops.reductions import (
     built,
@@ -75,12 +75,14 @@ def class_axis(logits: Tensor, axis: Any) -> int:
     return static_axis(-1 if axis is None else axis, rank)
 
 
+@composite
 def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """exp(x)/Σ exp(x) over one axis, the last if None; `dim` is its older name."""
     x = as_tensor(logits, None, "logits")
     return _softmax(x, axis=class_axis(x, one_of("axis", axis, "dim", dim)), name=name)
 
 
+@composite
 def log_softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """x - log Σ exp(x) over one axis, the last if None; `dim` is its older name."""
     x = as_tensor(logits, None, "logits")
@@ -103,6 +105,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return spread_of(node, dy) * _softmax(node.inputs[0], axis=node.attrs["axis"])
 
 
+@composite
 def reduce_logsumexp(
     input_tensor: Any,
     axis: Any = None,

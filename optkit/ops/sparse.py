@@ -13,6 +13,7 @@ from optkit.ops.core import (
     Array,
     ArrayModule,
     as_tensor,
+    composite,
     constant_value,
     constant_value_as_shape,
     op,
@@ -58,6 +59,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Tensor, None, None]:
     return gather(dy, node.inputs[1]), None, None
 
 
+@composite
 def unsorted_segment_sum(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Tensor:
@@ -77,6 +79,7 @@ def unsorted_segment_sum(
     return _unsorted_segment_sum(data, segment_ids, num_segments, name=name or "UnsortedSegmentSum")
 
 
+@composite
 def densify(slices: Any, name: str | None = None) -> Tensor:
     """An IndexedSlices as a tensor of its dense shape; anything else as a tensor, unchanged.
 
