@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from optkit.names import missing
 from optkit.rnn.cells import (
     BasicLSTMCell,
     BasicRNNCell,
@@ -31,6 +28,3 @@ __all__ = [
     "static_bidirectional_rnn",
     "static_rnn",
 ]
-
-if not TYPE_CHECKING:  # a type checker would believe that every name exists
-    __getattr__ = missing("contrib.rnn", __all__)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optkit.graph import Tensor, get_default_graph
-from optkit.names import missing
 from optkit.ops.array import reshape, shape
 from optkit.ops.core import as_tensor
 from optkit.ops.cross_entropy import sparse_softmax_cross_entropy_with_logits
@@ -69,20 +68,18 @@ def sequence_loss(
         function = softmax_loss_function or sparse_softmax_cross_entropy_with_logits
         losses = function(labels=reshape(classes, [-1]), logits=flat)
         weight = cast(weight, losses.dtype)
-        losses = reshape(losses, shape(classes)) * weight
-        if average_across_timesteps and average_across_batch:
-            return div_no_nan(reduce_sum(losses), reduce_sum(weight))
+        losses = as_tensor(reshape(losses, shape(classes)) * weight)
         used = cast(not_equal(weight, 0), losses.dtype)
-        if sum_over_timesteps and sum_over_batch:
-            return div_no_nan(reduce_sum(losses), reduce_sum(used))
-        if average_across_timesteps or average_across_batch:
-            axis, divisor = [0 if average_across_batch else 1], weight
+        axes: list[int] | None = None
+        if average_across_timesteps and average_across_batch:
+            divisor = weight
+        elif sum_over_timesteps and sum_over_batch:
+            divisor = used
+        elif average_across_timesteps or average_across_batch:
+            axes, divisor = [0 if average_across_batch else 1], weight
         elif sum_over_timesteps or sum_over_batch:
-            axis, divisor = [0 if sum_over_batch else 1], used
+            axes, divisor = [0 if sum_over_batch else 1], used
         else:
             return losses
-        return div_no_nan(reduce_sum(losses, axis), reduce_sum(divisor, axis))
-
-
-if not TYPE_CHECKING:  # a type checker would believe that every name exists
-    __getattr__ = missing("contrib.seq2seq", __all__)
+        loss: Tensor = div_no_nan(reduce_sum(losses, axes), reduce_sum(divisor, axes))
+        return loss
