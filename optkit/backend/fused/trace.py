@@ -126,6 +126,9 @@ def _lifted(value: Any) -> Node:
 
 def _apply(function: str, *values: Any) -> _Symbol:
     args = tuple(_lifted(value) for value in values)
+    if all(arg.function == "constant" for arg in args):
+        # NumPy makes a float64 of it, which promotes; see `_lifted`.
+        raise UntraceableError(f"{function} of numbers alone")
     return _Symbol(
         Node(
             function,

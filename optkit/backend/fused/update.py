@@ -26,9 +26,9 @@ __all__ = ["FusedUpdate"]
 
 TILE = 1 << 15
 """Elements a tile: a handful of them fit a processor's second-level cache."""
-_PARALLEL = 1 << 18
+_PARALLEL = 1 << 17
 """Elements from which on a second thread pays for being woken."""
-_COMPILED = 1 << 19
+_COMPILED = 1 << 17
 """Elements from which on compiling pays, if not at once then from disk the next time."""
 
 
