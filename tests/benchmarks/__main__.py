@@ -9,10 +9,15 @@ import argparse
 import gc
 from pathlib import Path
 
-from tests.benchmarks import steps, updates
+from tests.benchmarks import bench_convolution, steps, updates
 from tests.benchmarks.harness import measure, save, table
 
-PARTS = {"updates": updates.cases, "rows": updates.row_cases, "steps": steps.cases}
+PARTS = {
+    "updates": updates.cases,
+    "rows": updates.row_cases,
+    "steps": steps.cases,
+    "convolutions": bench_convolution.cases,
+}
 
 
 def main() -> None:
