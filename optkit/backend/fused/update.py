@@ -86,7 +86,7 @@ class FusedUpdate:
         if size < _PARALLEL:
             work(0, size)
         else:
-            in_chunks(work, size, TILE)
+            in_chunks(_quiet(work), size, TILE)
 
     def prepare(self, dtype: np.dtype[Any], size: int) -> None:
         """Do beforehand what the first call for such arrays would: compile, take memory."""
@@ -109,22 +109,21 @@ class FusedUpdate:
     ) -> None:
         wide = arrays[0].dtype != number
         scratch, truths, copies = self._scratch(number, len(arrays) + 1)
-        with np.errstate(all="ignore"):
-            for low in range(start, stop, TILE):
-                high = min(low + TILE, stop)
-                length = high - low
-                parts = [array[low:high] for array in (arrays[0], gradient, *arrays[1:])]
-                t = [a[:length] for a in scratch]
-                b = [a[:length] for a in truths]
-                if not wide:
-                    self._tile(np, number, numbers, t, b, *parts)
-                    continue
-                work = [copy[:length] for copy in copies]
-                for copy, part in zip(work, parts, strict=True):
-                    np.copyto(copy, part)
-                self._tile(np, number, numbers, t, b, *work)
-                for i in (0, *range(2, len(parts))):
-                    np.copyto(parts[i], work[i], casting="same_kind")
+        for low in range(start, stop, TILE):
+            high = min(low + TILE, stop)
+            length = high - low
+            parts = [array[low:high] for array in (arrays[0], gradient, *arrays[1:])]
+            t = [a[:length] for a in scratch]
+            b = [a[:length] for a in truths]
+            if not wide:
+                self._tile(np, number, numbers, t, b, *parts)
+                continue
+            work = [copy[:length] for copy in copies]
+            for copy, part in zip(work, parts, strict=True):
+                np.copyto(copy, part)
+            self._tile(np, number, numbers, t, b, *work)
+            for i in (0, *range(2, len(parts))):
+                np.copyto(parts[i], work[i], casting="same_kind")
 
     def _scratch(self, number: type[np.floating[Any]], copies: int) -> tuple[Any, Any, Any]:
         """This thread's scratch arrays."""
@@ -138,6 +137,16 @@ class FusedUpdate:
             )
         found: tuple[Any, Any, Any] = made[number]
         return found
+
+
+def _quiet(work: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """`work` without floating-point warnings, which each thread is asked for anew."""
+
+    def quiet(start: int, stop: int) -> None:
+        with np.errstate(all="ignore"):
+            work(start, stop)
+
+    return quiet
 
 
 def _defined(source: str, name: str) -> Callable[..., Any]:
