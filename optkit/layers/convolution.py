@@ -20,6 +20,7 @@ from optkit.ops.array import shape
 from optkit.ops.convolution import conv1d as lines_convolved
 from optkit.ops.convolution import conv2d as convolved
 from optkit.ops.convolution import conv2d_transpose as transposed
+from optkit.ops.core import composite
 from optkit.ops.depthwise import separable_conv2d as separated
 from optkit.ops.nn import bias_add
 from optkit.shapes import TensorShape
@@ -394,6 +395,7 @@ class SeparableConv2D(_Convolution):
 # -- functions ------------------------------------------------------------------------------------
 
 
+@composite
 def conv1d(
     inputs: Any,
     filters: Any,
@@ -440,6 +442,7 @@ def conv1d(
     return layer(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def conv2d(
     inputs: Any,
     filters: Any,
@@ -486,6 +489,7 @@ def conv2d(
     return layer(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def conv2d_transpose(
     inputs: Any,
     filters: Any,
@@ -530,6 +534,7 @@ def conv2d_transpose(
     return layer(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def separable_conv2d(
     inputs: Any,
     filters: Any,

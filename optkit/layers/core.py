@@ -17,6 +17,7 @@ from optkit.layers.arguments import (
 )
 from optkit.layers.base import InputSpec, Layer
 from optkit.ops.array import concat, expand_dims, identity, reshape, shape, transpose
+from optkit.ops.core import composite
 from optkit.ops.linalg import matmul
 from optkit.ops.nn import bias_add
 from optkit.ops.nn import dropout as dropped
@@ -215,6 +216,7 @@ class Flatten(Layer):
 # -- functions ------------------------------------------------------------------------------------
 
 
+@composite
 def dense(
     inputs: Any,
     units: Any,
@@ -251,6 +253,7 @@ def dense(
     return layer(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def dropout(
     inputs: Any,
     rate: Any = 0.5,
@@ -263,6 +266,7 @@ def dropout(
     return Dropout(rate, noise_shape, seed, name)(inputs, training=training)  # type: ignore[no-any-return]
 
 
+@composite
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
     """The output of a layer `Flatten`."""
     return Flatten(data_format, name=name)(inputs)  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from optkit.ops.batch_norm import (
     normalized_batch,
     parameter_dtype,
 )
-from optkit.ops.core import as_tensor
+from optkit.ops.core import as_tensor, composite
 from optkit.ops.math import cast
 from optkit.shapes import TensorShape
 from optkit.train.moving_averages import assign_moving_average
@@ -251,6 +251,7 @@ class BatchNormalization(Layer):
         return TensorShape(input_shape)
 
 
+@composite
 def batch_normalization(
     inputs: Any,
     axis: Any = -1,

@@ -14,6 +14,7 @@ from optkit.layers.arguments import (
 )
 from optkit.layers.base import InputSpec, Layer
 from optkit.layers.convolution import windows_along
+from optkit.ops.core import composite
 from optkit.ops.pooling import avg_pool, avg_pool1d, max_pool, max_pool1d
 from optkit.shapes import TensorShape
 
@@ -111,6 +112,7 @@ class AveragePooling2D(_Pooling):
 # -- functions ------------------------------------------------------------------------------------
 
 
+@composite
 def max_pooling1d(
     inputs: Any,
     pool_size: Any,
@@ -123,6 +125,7 @@ def max_pooling1d(
     return MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def average_pooling1d(
     inputs: Any,
     pool_size: Any,
@@ -135,6 +138,7 @@ def average_pooling1d(
     return AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def max_pooling2d(
     inputs: Any,
     pool_size: Any,
@@ -147,6 +151,7 @@ def max_pooling2d(
     return MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)  # type: ignore[no-any-return]
 
 
+@composite
 def average_pooling2d(
     inputs: Any,
     pool_size: Any,

@@ -9,7 +9,7 @@ from typing import Any
 from optkit import summary
 from optkit.dtypes import float32
 from optkit.graph import GraphKeys, Tensor, get_default_graph
-from optkit.ops.core import as_tensor
+from optkit.ops.core import as_tensor, composite
 from optkit.ops.logic import greater, less
 from optkit.ops.math import cast
 from optkit.ops.reductions import reduce_mean
@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 
+@composite
 def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor:
     """A scalar summary of a scalar, a histogram of anything else.
 
@@ -65,6 +66,7 @@ def _part(condition: Any) -> Tensor:
 _Summarizer = Callable[[Any], Any]
 
 
+@composite
 def summarize_tensors(
     tensors: Iterable[Any], summarizer: _Summarizer = summarize_tensor
 ) -> list[Any]:
