@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from optkit.graph import get_default_graph, reset_default_graph
 
+collect_ignore_glob = ["scripts/*.py"]  # scripts train when they are imported
+
 settings.register_profile("dev", max_examples=20, deadline=None)
 settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
