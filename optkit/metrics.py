@@ -132,11 +132,8 @@ def _mean(
     x = cast(as_tensor(values, name="values"), float32)
     total, count = _variable("total"), _variable("count")
     weight = ones_like(x) if weights is None else _weights(weights, x)
-    graph = get_default_graph()
     added = assign_add(total, reduce_sum(x * weight))
-    # The count grows after the values are there: a failing batch leaves both as they were.
-    with graph.control_dependencies([x]):
-        counted = assign_add(count, reduce_sum(weight))
+    counted = assign_add(count, reduce_sum(weight))
     value = div_no_nan(total, count, name="value")
     update = div_no_nan(added, counted, name="update_op")
     return _results(value, update, metrics_collections, updates_collections)

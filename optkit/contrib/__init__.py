@@ -1,5 +1,16 @@
-"""`tf.contrib`: layers, training and framework."""
+"""`tf.contrib`: layers, training, framework, rnn and seq2seq."""
 
-from optkit.contrib import framework, layers, training
+from typing import TYPE_CHECKING
 
-__all__ = ["framework", "layers", "training"]
+from optkit.contrib import framework, layers, rnn, seq2seq, training
+from optkit.names import missing
+
+__all__ = ["framework", "layers", "rnn", "seq2seq", "training"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("contrib", __all__)

@@ -277,3 +277,9 @@ def test_bad_rates_are_refused(arguments, message):
 def test_dropout_wants_floats():
     with pytest.raises(ValueError, match=r"x: expected floats, got .*int32"):
         ops.dropout(constant([1]), rate=0.5)
+
+
+def test_crelu_joins_both_halves():
+    x = constant([[1.0, -2.0], [-3.0, 4.0]])
+    np.testing.assert_array_equal(Session().run(ops.crelu(x)), [[1, 0, 0, 2], [0, 4, 3, 0]])
+    assert ops.crelu(x, axis=0).shape == [4, 2]

@@ -381,3 +381,12 @@ def test_mistakes():
     assert global_variables() == []
     v = Variable(1.0)
     assert [v] == global_variables()
+
+
+def test_tf1s_namespaces():
+    import optkit
+
+    assert optkit.nn.rnn_cell is cells
+    assert optkit.nn.dynamic_rnn is sequences.dynamic_rnn
+    assert optkit.contrib.rnn.static_rnn is sequences.static_rnn
+    assert optkit.contrib.rnn.BasicLSTMCell is cells.BasicLSTMCell
