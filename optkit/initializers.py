@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from optkit.dtypes import FLOATS, DType, as_dtype, float32, float64
-from optkit.graph import Tensor
+from optkit.graph import Tensor, is_symbolic
 from optkit.ops import array, core, random
 from optkit.ops.core import Array, ArrayModule, constant, op
 from optkit.shapes import TensorShape
@@ -88,6 +88,10 @@ class Initializer:
     def from_config(cls, config: Mapping[str, Any]) -> Initializer:
         """The initializer that `get_config` described."""
         return cls(**config)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"<optkit.initializers.{type(self).__name__} {given}>"
 
 
 class Zeros(Initializer):
@@ -222,7 +226,7 @@ class VarianceScaling(Initializer):
         seed: int | None = None,
         dtype: Any = float32,
     ) -> None:
-        if not scale > 0:
+        if is_symbolic(scale) or not scale > 0:
             raise ValueError(f"scale: expected a positive number, got {scale!r}")
         if mode not in ("fan_in", "fan_out", "fan_avg"):
             raise ValueError(f"mode: expected fan_in, fan_out or fan_avg, got {mode!r}")
