@@ -1,4 +1,4 @@
-"""TF1's `tf.nn`: activations, cross entropies, normalisation, dropout, embeddings."""
+"""TF1's `tf.nn`: activations, convolutions, pooling, cross entropies, dropout, embeddings."""
 
 from typing import TYPE_CHECKING
 

@@ -87,10 +87,6 @@ def _like_images(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
     return x
 
 
-def _like_result(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
-    return _pooled(inputs[0].sizes, attrs)
-
-
 def _of_sizes(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
     x = constant_value_as_shape(inputs[0])
     check_result(_pooled(x, attrs), inputs[1].sizes, attrs["data_format"])
@@ -227,7 +223,7 @@ def _(node: Operation, dz: Tensor) -> tuple[None, None, Tensor]:
     return None, None, _max_pool_grad_grad(x, y, dz, **node.attrs)
 
 
-@op("MaxPoolGradGrad", types=REALS, shape=_like_result)
+@op("MaxPoolGradGrad", types=REALS, shape=_of_first)
 def _max_pool_grad_grad(
     xp: ArrayModule,
     orig_input: Array,
