@@ -9,7 +9,28 @@ import numpy as np
 
 from optkit.backend.segments import groups, merge_rows
 
-__all__ = ["scatter_rows", "strided", "to_numpy"]
+__all__ = ["ALIGNMENT", "padded", "scatter_rows", "side_by_side", "strided", "to_numpy"]
+
+ALIGNMENT = 64
+"""Bytes at whose multiples arrays that lie side by side start."""
+
+
+def padded(size: int, itemsize: int) -> int:
+    """Elements from one array's start to the next one's."""
+    unit = max(1, ALIGNMENT // itemsize)
+    return -(-size // unit) * unit
+
+
+def side_by_side(xp: Any, arrays: Sequence[Any]) -> Any:
+    """Flat arrays of one dtype in one, as an arena holds them, with zeros in between."""
+    starts, total = [], 0
+    for array in arrays:
+        starts.append(total)
+        total += padded(array.size, array.dtype.itemsize)
+    whole = xp.zeros(starts[-1] + arrays[-1].size, arrays[0].dtype)
+    for array, start in zip(arrays, starts, strict=True):
+        whole[start : start + array.size] = array
+    return whole
 
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:

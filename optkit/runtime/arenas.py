@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from optkit.backend.arrays import ALIGNMENT, padded
 from optkit.graph import Operation
+from optkit.runtime.interrupts import HeldBack
 
 __all__ = ["Arenas", "Member", "Span"]
-
-_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +48,24 @@ class Span:
 
 
 class Arenas:
-    """The arenas of a session."""
+    """The arenas of a session.
+
+    Attributes:
+        members: where each variable lives that is in an arena.
+        departures: how many variables have left; what was worked out before is out of date.
+    """
 
     def __init__(self) -> None:
         self.members: dict[Operation, Member] = {}
+        self.departures = 0
+        self._memory: set[int] = set()
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array shows memory of an arena, and so changes with it."""
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        return id(owner) in self._memory
 
     def place(self, ops: Sequence[Operation], state: MutableMapping[Operation, Any]) -> None:
         """Put those variables that are in no arena yet into one of their own, in this order.
@@ -63,21 +77,25 @@ class Arenas:
             return
         arrays = [state[op] for op in fresh]
         dtype = arrays[0].dtype
-        unit = max(1, _ALIGNMENT // dtype.itemsize)
         starts, total = [], 0
         for array in arrays:
             starts.append(total)
-            total += -(-array.size // unit) * unit
+            total += padded(array.size, dtype.itemsize)
         buffer = _aligned(total, dtype)
+        members = {}
         for op, array, start in zip(fresh, arrays, starts, strict=True):
             stop = start + array.size
-            padding = buffer[stop : start + -(-array.size // unit) * unit]
+            padding = buffer[stop : start + padded(array.size, dtype.itemsize)]
             # Accumulators must stay above zero in the padding too.
             padding[...] = max(array.flat[0], 0) if array.size else 0
             view = buffer[start:stop].reshape(array.shape)
             view[...] = array
-            self.members[op] = Member(buffer, start, array.size, view)
-            state[op] = _read_only(view)
+            members[op] = Member(buffer, start, array.size, view)
+        shown = {op: _read_only(member.view) for op, member in members.items()}
+        with HeldBack():
+            self._memory.add(id(buffer.base))
+            self.members.update(members)
+            state.update(shown)
 
     def spans(self, columns: Sequence[Sequence[Operation]]) -> list[Span]:
         """The stretches in which the members of all columns follow each other."""
@@ -94,9 +112,8 @@ class Arenas:
     def _follows(self, columns: Sequence[Sequence[Operation]], before: int, after: int) -> bool:
         for column in columns:
             first, second = self.members[column[before]], self.members[column[after]]
-            unit = max(1, _ALIGNMENT // first.buffer.dtype.itemsize)
-            gap = second.start - first.start
-            if first.buffer is not second.buffer or gap != -(-first.size // unit) * unit:
+            gap = padded(first.size, first.buffer.dtype.itemsize)
+            if first.buffer is not second.buffer or second.start - first.start != gap:
                 return False
         return True
 
@@ -132,14 +149,15 @@ class Arenas:
             else:
                 # The variable's shape is open and has changed: it leaves the arena.
                 del self.members[op]
+                self.departures += 1
                 moved[op] = value
         state.update(moved)
 
 
 def _aligned(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An uninitialised array that starts at a multiple of the alignment."""
-    raw = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
-    shift = -raw.ctypes.data % _ALIGNMENT
+    raw = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
+    shift = -raw.ctypes.data % ALIGNMENT
     return raw[shift : shift + size * dtype.itemsize].view(dtype)
 
 

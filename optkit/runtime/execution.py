@@ -11,7 +11,7 @@ from optkit.backend import Backend
 from optkit.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from optkit.graph import Graph, GraphKeys, Operation, Tensor
 from optkit.ops.random import Stream
-from optkit.runtime.kernels import as_op_error, stored
+from optkit.runtime.kernels import as_op_error, guarded, stored
 from optkit.runtime.plan import Plan, Step
 
 __all__ = ["Run", "handed_out", "uninitialized"]
@@ -179,7 +179,7 @@ class Run:
         xp = self.backend.xp
         assert op.kind.kernel is not None
         # An equation may be the user's: it must not change what others read too.
-        news = op.kind.kernel(xp, *currents, *map(_guarded, inputs), **op.attrs)
+        news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)
         owned = [
             stored(xp, op, variable, new, self.borrowed)
             for variable, new in zip(op.variables, news, strict=True)
@@ -234,12 +234,3 @@ class Run:
                 if not bool(self.backend.xp.isfinite(value).all()):
                     return op
         return None
-
-
-def _guarded(array: Any) -> Any:
-    """The array, read-only where its library can say so."""
-    if not isinstance(array, np.ndarray) or not array.flags.writeable:
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -11,7 +11,7 @@ from optkit.errors import InternalError, InvalidArgumentError, OpError, Resource
 from optkit.graph import Operation
 from optkit.shapes import fits
 
-__all__ = ["as_op_error", "stored"]
+__all__ = ["as_op_error", "guarded", "stored"]
 
 
 def as_op_error(error: Exception, op: Operation) -> Exception:
@@ -61,3 +61,12 @@ def stored(
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
     return array
+
+
+def guarded(array: Any) -> Any:
+    """The array, read-only where its library can say so."""
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

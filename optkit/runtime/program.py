@@ -19,11 +19,12 @@ import numpy as np
 
 from optkit.backend import Backend
 from optkit.graph import Operation, Tensor
+from optkit.ops.clip import norm_of_parts, norm_runs
 from optkit.ops.random import Stream
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.execution import handed_out, uninitialized
 from optkit.runtime.interrupts import HeldBack
-from optkit.runtime.kernels import stored
+from optkit.runtime.kernels import guarded, stored
 from optkit.runtime.plan import Plan, Step
 from optkit.runtime.updates import DenseGroup, Part, dense_groups, flat, gathered, row_updates
 
@@ -68,6 +69,7 @@ class Program:
         self._rows = row_updates(plan, readers)
         self._draws = [step.op for step in plan.steps if step.op.kind.random]
         self._code: Callable[..., Any] | None = None
+        self._departures = 0
 
     @property
     def in_place(self) -> bool:
@@ -85,7 +87,7 @@ class Program:
 
         Whatever is raised, nothing has changed; the reference tells what was wrong, and where.
         """
-        if self._code is None:
+        if self._code is None or self._departures != arenas.departures:
             self._compile(state, arenas)
         assert self._code is not None
         written: dict[Operation, Any] = {}
@@ -111,7 +113,7 @@ class Program:
             group.arrange(state, arenas)
         for row in self._rows:
             row.arrange(state, arenas)
-        code = _Code(self._plan, self._groups)
+        code = _Code(self._plan, self._groups, arenas)
         special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
         special |= {row.step for row in self._rows}
         writes = []
@@ -130,6 +132,7 @@ class Program:
             code.group(group)
         code.end()
         self._code = code.function()
+        self._departures = arenas.departures
 
 
 _FILE = "<optkit program>"
@@ -138,8 +141,9 @@ _FILE = "<optkit program>"
 class _Code:
     """The lines of a program, and the values they refer to by name."""
 
-    def __init__(self, plan: Plan, groups: Sequence[DenseGroup]) -> None:
+    def __init__(self, plan: Plan, groups: Sequence[DenseGroup], arenas: Arenas) -> None:
         self.plan = plan
+        self.arenas = arenas
         self.lines: list[str] = []
         self.space: dict[str, Any] = {}
         self.names: dict[int, str] = {}
@@ -148,7 +152,7 @@ class _Code:
         self.updates: list[str] = []
         # Norms of all gradients of a group can be taken over its gradient buffer.
         self.norms = {
-            frozenset(group.gradients): group.parts[0]
+            tuple(group.gradients): group.parts[0]
             for group in groups
             if len(group.parts) == 1 and group.parts[0].buffer is not None
         }
@@ -235,14 +239,14 @@ class _Code:
 
     def _norm(self, step: Step) -> bool:
         """The norm of all gradients of a group, in one pass over their buffer."""
-        part = self.norms.get(frozenset(step.inputs)) if step.op.kind.name == "GlobalNorm" else None
-        if part is None or part.buffer is None or len(step.inputs) != len(part.places):
-            return False
-        if part.buffer.dtype.itemsize < 4:
+        part = self.norms.get(step.inputs) if step.op.kind.name == "GlobalNorm" else None
+        if part is None or part.buffer is None or part.buffer.dtype.itemsize < 4:
             return False
         self._fill(part)
-        buffer = self.bound(part.buffer)
-        self.lines.append(f"{self._targets(step)} = sqrt(dot({buffer}, {buffer}))")
+        bounds = [(start, stop) for _, start, stop in part.span.rows]
+        runs = norm_runs([stop - start for start, stop in bounds])
+        views = [part.buffer[bounds[first][0] : bounds[stop - 1][1]] for first, stop in runs]
+        self.lines.append(f"{self._targets(step)} = norm_of_parts(np, {self.bound(views)})")
         return True
 
     def _fill(self, part: Part) -> None:
@@ -309,11 +313,11 @@ class _Code:
     def function(self) -> Callable[..., Any]:
         text = "\n    ".join(["def program(state, fed, written, stream):", *self.lines])
         self.space |= {
-            "dot": np.dot,
-            "flat": flat,
+            "flat": functools.partial(flat, self.arenas),
             "gathered": gathered,
             "handed_out": handed_out,
-            "sqrt": np.sqrt,
+            "norm_of_parts": norm_of_parts,
+            "np": np,
         }
         exec(compile(text, _FILE, "exec"), self.space)
         function: Callable[..., Any] = self.space["program"]
@@ -335,7 +339,7 @@ def _new_values(
                 raise uninitialized(variable)
             currents.append(state[variable])
     assert op.kind.kernel is not None
-    news = op.kind.kernel(np, *currents, *inputs, **op.attrs)
+    news = op.kind.kernel(np, *currents, *map(guarded, inputs), **op.attrs)
     borrowed = {id(array) for array in fed}
     for variable, new in zip(op.variables, news, strict=True):
         written[variable] = stored(np, op, variable, new, borrowed)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from optkit import backend as backends
+from optkit.errors import OpError
 from optkit.graph import (
     Graph,
     Operation,
@@ -38,6 +39,17 @@ __all__ = ["InteractiveSession", "Session"]
 _PLANS = 128
 """Plans a session keeps; the least recently used goes first."""
 
+
+_COMPLAINTS = (
+    OpError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What a program raises where the reference may still succeed."""
 
 class Session:
     """Runs a graph and holds the values of its variables.
@@ -221,11 +233,12 @@ class Session:
         if program is not None:
             try:
                 return program(self._state, self._arenas, self._entropy, fed)
-            except Exception:  # noqa: BLE001 - nothing has changed, and the reference tells more
-                pass
+            except Exception as error:  # noqa: BLE001 - nothing has changed: the reference tells
+                failure = error
         run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
         results = run.compute()
         with HeldBack():
+        failure: Exception | None = None
             self._arenas.commit(self._state, run.written)
         return results
 
@@ -233,6 +246,8 @@ class Session:
         if plan not in self._programs:
             self._programs[plan] = compiled(plan, self._backend)
             program = self._programs[plan]
+        if failure is not None and not isinstance(failure, _COMPLAINTS):
+            raise failure  # no operation raised it: a signal handler did, a time limit perhaps
             # Most plans that write nothing in place, such as initialisers, run once.
             return program if program is not None and program.in_place else None
         return self._programs[plan]

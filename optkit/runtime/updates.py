@@ -14,6 +14,7 @@ from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation
 from optkit.ops.update import changed_rows
 from optkit.runtime.arenas import Arenas, Span
+from optkit.runtime.kernels import guarded
 from optkit.runtime.plan import Plan, Step
 from optkit.shapes import TensorShape
 
@@ -151,7 +152,8 @@ def _take_out_factor(
         if factor.sizes != () or x.shape != product.op.outputs[0].shape:
             return
         factors.add(product.inputs[1])
-    if len(factors) != 1:
+    # In half precision the product is rounded; the kernel's arithmetic would not do that.
+    if len(factors) != 1 or group.steps[0].op.attrs["dtype"].size == 2:
         return
     (group.scale,) = factors
     group.absorbed = [product for product in products if product is not None]
@@ -187,7 +189,7 @@ class RowUpdate:
 
     def compute(self, *inputs: Any) -> tuple[Any, tuple[Any, ...]]:
         """The row numbers and the new rows of the variable and its slots."""
-        return changed_rows(np, *self.views, *inputs, **self.step.op.attrs)
+        return changed_rows(np, *self.views, *map(guarded, inputs), **self.step.op.attrs)
 
     def apply(self, indices: Any, news: Sequence[Any]) -> None:
         """Write the new rows."""
@@ -216,15 +218,17 @@ def gathered(target: np.ndarray[Any, Any], gradient: Any, variable: str) -> None
     np.copyto(target, gradient)
 
 
-def flat(view: np.ndarray[Any, Any], gradient: Any, variable: str) -> np.ndarray[Any, Any]:
-    """A gradient as a flat array that shares nothing with the variable.
+def flat(
+    arenas: Arenas, view: np.ndarray[Any, Any], gradient: Any, variable: str
+) -> np.ndarray[Any, Any]:
+    """A gradient as a flat array that shares nothing with any variable that is updated.
 
     Raises:
         InvalidArgumentError: it has another shape.
     """
     array = np.asarray(gradient)
     _check_shape(array, view.shape, variable)
-    if not array.flags.c_contiguous or np.may_share_memory(array, view):
+    if not array.flags.c_contiguous or arenas.owns(array):
         array = array.copy()
     return array.reshape(-1)
 

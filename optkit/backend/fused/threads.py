@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,12 @@ def in_chunks(work: Callable[[int, int], None], size: int, grain: int) -> None:
     grains = -(-size // grain)
     bounds = [grain * (grains * i // count) for i in range(count)] + [size]
     pool = _executor(workers())
-    waiting = [pool.submit(work, bounds[i], bounds[i + 1]) for i in range(1, count)]
+    waiting = []
+    for part in itertools.pairwise(bounds[1:]):
+        try:
+            waiting.append(pool.submit(work, *part))
+        except RuntimeError:  # no thread can be had: at a limit, or when the interpreter ends
+            work(*part)
     try:
         work(bounds[0], bounds[1])
     finally:

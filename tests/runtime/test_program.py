@@ -1,0 +1,468 @@
+"""Programs and the reference: the same results, the same state, bit for bit."""
+
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import optkit
+from optkit.errors import FailedPreconditionError, InvalidArgumentError
+from optkit.graph import Graph, IndexedSlices
+from optkit.runtime import Session
+from optkit.runtime.updates import DenseGroup
+from optkit.train.optimizer import Optimizer
+
+# -- two sessions of one graph, one of which never makes a program --------------------------------
+
+
+@dataclass
+class Pair:
+    """A session as users have it, and one that runs everything by the reference."""
+
+    fast: Session = field(default_factory=Session)
+    slow: Session = field(default_factory=Session)
+
+    def __post_init__(self):
+        self.slow._entropy = self.fast._entropy
+        self.slow._program = lambda plan: None
+        self.seen: list[Any] = []
+
+    def run(self, fetches, feed=None):
+        """Both give the same, or fail alike; afterwards their states are the same."""
+        results = [_outcome(session, fetches, feed) for session in (self.fast, self.slow)]
+        assert _bits(results[0]) == _bits(results[1])
+        assert _state(self.fast) == _state(self.slow)
+        for result, bits in self.seen:  # what was handed out is the caller's own
+            assert _bits(result) == bits
+        self.seen.append((results[0], _bits(results[0])))
+        return results[0]
+
+
+def _outcome(session, fetches, feed):
+    try:
+        return session.run(fetches, feed)
+    except Exception as error:  # noqa: BLE001 - whatever it is, both must raise it
+        return type(error), str(error)
+
+
+def _bits(value):
+    if isinstance(value, list | tuple):
+        return [_bits(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return str(value.dtype), value.shape, value.tobytes()
+    return value
+
+
+def _state(session):
+    return {op.name: _bits(value) for op, value in session._state.items()}
+
+
+# -- random graphs --------------------------------------------------------------------------------
+
+SHAPES = [(), (1,), (3,), (3, 2), (4, 5), (0, 2), (33,)]
+DTYPES = [optkit.float16, optkit.float32, optkit.float64]
+
+
+class Equation(Optimizer):
+    """A user's optimizer with one slot."""
+
+    slots = ("m",)
+
+    def __init__(self, equation, **hyper):
+        super().__init__(False, "Equation", **(hyper or {"rate": 0.1}))
+        self.equation = equation
+
+    def update(self, xp, w, g, m, **hyper):
+        return self.equation(xp, w, g, m, **hyper)
+
+
+def by_size(xp, w, g, m, rate):
+    """No symbols can follow it."""
+    m = m + g if g.size > 3 else m - g
+    return w - rate * m, m
+
+
+def _optimizer(draw):
+    train = optkit.train
+    return draw(
+        st.sampled_from(
+            [
+                lambda: train.GradientDescentOptimizer(0.1),
+                lambda: train.MomentumOptimizer(0.1, 0.9),
+                lambda: train.AdamOptimizer(0.1),
+                lambda: train.AdagradOptimizer(0.1),
+                lambda: train.RMSPropOptimizer(0.1, centered=True),
+                lambda: train.FtrlOptimizer(0.1),
+                lambda: train.ProximalAdagradOptimizer(0.1, l1_regularization_strength=0.01),
+                lambda: train.AdadeltaOptimizer(1.0),
+                lambda: Equation(by_size),
+                lambda: Equation(lambda xp, w, g, m, rate: (w - xp.sqrt(2.0) * rate * g, g)),
+            ]
+        )
+    )()
+
+
+class Case:
+    """A graph drawn by hypothesis, and what may be fetched from it and fed."""
+
+    def __init__(self, draw):
+        self.draw = draw
+        self.rng = np.random.default_rng(draw(st.integers(0, 1000)))
+        self.variables = [self._variable() for _ in range(draw(st.integers(1, 4)))]
+        self.feeds = {}
+        self.norms = []
+        self.trains = [self._train() for _ in range(draw(st.integers(1, 2)))]
+        self.writes = [self._write() for _ in range(draw(st.integers(0, 2)))]
+        self.values = [self._value() for _ in range(draw(st.integers(1, 3)))]
+        if draw(st.booleans()):
+            self._average()
+
+    def array(self, shape, dtype):
+        array = self.rng.standard_normal(shape).astype(dtype.as_numpy_dtype)
+        return np.asfortranarray(array) if array.ndim and self.draw(st.booleans()) else array
+
+    def _variable(self):
+        draw = self.draw
+        shape, dtype = draw(st.sampled_from(SHAPES)), draw(st.sampled_from(DTYPES))
+        constraint = draw(st.sampled_from([None, None, lambda w: optkit.clip_by_value(w, -1, 1)]))
+        return optkit.Variable(
+            self.array(shape, dtype),
+            constraint=constraint,
+            validate_shape=draw(st.integers(0, 5)) > 0,
+        )
+
+    def fed(self, shape, dtype):
+        tensor = optkit.placeholder(dtype, draw_shape(self.draw, shape))
+        self.feeds[tensor] = lambda: self.array(shape, dtype)
+        return tensor
+
+    def _gradient(self, w):
+        draw, shape, dtype = self.draw, self.shape_of(w), w.dtype
+        alike = [v for v in self.variables if v.dtype is dtype and self.shape_of(v) == shape]
+        kinds = ["constant", "self", "other", "fed", "square", "random", "transposed"]
+        if shape and w.constraint is None:
+            kinds += ["rows", "rows"]
+        kind = draw(st.sampled_from(kinds))
+        if kind == "constant":
+            return self.array(shape, dtype)
+        if kind == "self":
+            return optkit.identity(w)
+        if kind == "other":
+            return optkit.identity(draw(st.sampled_from(alike)))
+        if kind == "fed":
+            return self.fed(shape, dtype)
+        if kind == "random":
+            return optkit.random_normal(shape, dtype=dtype, seed=draw(st.sampled_from([None, 7])))
+        if kind == "transposed":
+            return optkit.transpose(optkit.constant(self.array(shape[::-1], dtype)))
+        if kind == "rows":
+            count = draw(st.integers(0, 4))
+            indices = optkit.placeholder(optkit.int64, [None])
+            self.feeds[indices] = lambda: self.rng.integers(
+                0, max(1, shape[0]) + draw(st.sampled_from([0, 0, 0, 1])), count
+            )
+            return IndexedSlices(self.fed((count, *shape[1:]), dtype), indices)
+        return optkit.square(w) * self.draw(st.sampled_from([1.0, 0.25]))
+
+    def shape_of(self, w):
+        return tuple(w.initial_value.shape.as_list())
+
+    def _train(self):
+        draw = self.draw
+        chosen = draw(
+            st.lists(st.sampled_from(self.variables), min_size=1, max_size=4, unique_by=id)
+        )
+        clipped = draw(st.booleans())
+        if clipped:
+            chosen = [w for w in chosen if w.dtype is chosen[0].dtype]
+        gradients = [self._gradient(w) for w in chosen]
+        if clipped:
+            gradients, norm = optkit.clip_by_global_norm(gradients, 0.5)
+            self.norms.append(norm)
+        step = optkit.train.get_or_create_global_step() if draw(st.booleans()) else None
+        return _optimizer(draw).apply_gradients(
+            list(zip(gradients, chosen, strict=True)), global_step=step
+        )
+
+    def _write(self):
+        draw = self.draw
+        w = draw(st.sampled_from(self.variables))
+        value = draw(
+            st.sampled_from(
+                [
+                    lambda: self.fed(self.shape_of(w), w.dtype),
+                    lambda: optkit.identity(w),
+                    lambda: w * 2.0,
+                    lambda: optkit.random_uniform(self.shape_of(w), dtype=w.dtype),
+                ]
+            )
+        )()
+        kind = draw(st.sampled_from(["assign", "assign_add", "assign_sub"]))
+        return getattr(w, kind)(value)
+
+    def _value(self):
+        w = self.draw(st.sampled_from(self.variables))
+        return self.draw(
+            st.sampled_from(
+                [
+                    lambda: optkit.identity(w),
+                    lambda: optkit.reduce_sum(w),
+                    lambda: optkit.reshape(w, [-1]),
+                    lambda: optkit.check_numerics(w * 3.0, "w"),
+                    lambda: optkit.reduce_sum(w) + optkit.random_normal([], dtype=w.dtype),
+                ]
+            )
+        )()
+
+    def _average(self):
+        average = optkit.train.ExponentialMovingAverage(0.9)
+        with optkit.control_dependencies([self.trains[0]]):
+            self.trains.append(average.apply(self.variables))
+
+    def act(self, pair):
+        draw = self.draw
+        kind = draw(st.sampled_from([*["run"] * 4, "load", "initialize", "feed", "open"]))
+        w = draw(st.sampled_from(self.variables))
+        if kind == "initialize":
+            pair.run(w.initializer)
+            return
+        if kind == "load":
+            shape = self.shape_of(w)
+            pair.run(w.initializer, {w.initial_value: self.array(shape, w.dtype)})
+            return
+        if kind == "open":
+            if w.shape.ndims is None:
+                pair.run(w.initializer, {w.initial_value: self.array((2,), w.dtype)})
+            return
+        offered = [*self.trains, *self.trains, *self.writes, *self.values, *self.variables]
+        offered += self.norms
+        fetches = draw(st.lists(st.sampled_from(offered), min_size=1, max_size=4))
+        feed = {tensor: make() for tensor, make in self.feeds.items()}
+        if kind == "feed":
+            feed[w] = self.array(self.shape_of(w), w.dtype)
+        for _ in range(draw(st.integers(1, 3))):
+            pair.run(fetches, feed)
+
+
+def draw_shape(draw, shape):
+    return draw(st.sampled_from([shape, (None,) * len(shape), None]))
+
+
+@given(data=st.data())
+def test_programs_do_what_the_reference_does(data):
+    with Graph().as_default() as graph:
+        graph.seed = data.draw(st.sampled_from([None, 3]))
+        case = Case(data.draw)
+        pair = Pair()
+        if data.draw(st.integers(0, 9)):
+            pair.run(optkit.global_variables_initializer())
+        for _ in range(data.draw(st.integers(1, 5))):
+            case.act(pair)
+
+
+# -- one case each --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(graph):
+    return Pair()
+
+
+def test_a_gradient_that_is_another_variable_which_is_updated_too(pair):
+    a, b = optkit.Variable([1.0, 2.0], name="a"), optkit.Variable([3.0, 5.0], name="b")
+    sgd, momentum = optkit.train.GradientDescentOptimizer, optkit.train.MomentumOptimizer
+    first = sgd(0.5).apply_gradients([(optkit.identity(b), a)])
+    second = momentum(0.5, 0.9).apply_gradients([(optkit.reshape(a, [2]), b)])
+    pair.run(optkit.global_variables_initializer())
+    pair.run([first, second])
+    assert pair.run([a, b])[0].tolist() == [-0.5, -0.5]
+    pair.run([second, first])
+
+
+def test_a_scaled_half_precision_gradient_is_rounded_before_the_update(pair):
+    w = optkit.Variable(np.zeros(50, np.float16))
+    gradient = np.random.default_rng(0).standard_normal(50).astype(np.float16)
+    scaled = gradient * optkit.placeholder_with_default(np.float16(0.3), [])
+    train = optkit.train.GradientDescentOptimizer(0.7).apply_gradients([(scaled, w)])
+    pair.run(optkit.global_variables_initializer())
+    pair.run([train, w])
+    assert pair.run(w).any()
+
+
+def test_a_norm_has_the_same_bits_wherever_the_gradients_lie(pair):
+    """Alone, with the train op, and after another train op has spread the variables."""
+    rng = np.random.default_rng(5)
+    values = [rng.standard_normal(size).astype(np.float32) for size in (7, 5000, 3, 40, 4096, 900)]
+    variables = [optkit.Variable(value) for value in values]
+    gradients, norm = optkit.clip_by_global_norm([w * 1.1 for w in variables], 0.5)
+    sgd = optkit.train.GradientDescentOptimizer(0.0)
+    train = sgd.apply_gradients(list(zip(gradients, variables, strict=True)))
+    some = sgd.apply_gradients([(values[3], variables[3])])
+    pair.run(optkit.global_variables_initializer())
+    alone = pair.run([norm, norm])
+    pair.run([norm, norm])
+    assert pair.run([train, norm])[1] == alone[0]
+    other = Pair()
+    other.run(optkit.global_variables_initializer())
+    other.run(some)
+    assert other.run([train, norm])[1] == alone[0]
+
+
+def test_a_variable_in_fortrans_order_adds_up_the_same_before_and_after_an_update(pair):
+    value = np.random.default_rng(0).standard_normal((300, 40)).astype(np.float32).T
+    w = optkit.Variable(value)
+    total = optkit.reduce_sum(w)
+    train = optkit.train.GradientDescentOptimizer(0.0).minimize(total)
+    pair.run(w.initializer, {w.initial_value: value})
+    first = pair.run(total)
+    pair.run([train, total])
+    assert pair.run(total) == first
+
+
+def test_rows_of_a_variable_that_changes_its_shape(pair):
+    w = optkit.Variable([[1.0], [2.0]], validate_shape=False)
+    rows = IndexedSlices(optkit.constant([[1.0]]), optkit.constant([0]))
+    train = optkit.train.GradientDescentOptimizer(1.0).apply_gradients([(rows, w)])
+    value = optkit.placeholder(optkit.float32, [None, 1])
+    assign = w.assign(value)
+    pair.run(optkit.global_variables_initializer())
+    pair.run(train)
+    pair.run(assign, {value: [[5.0], [6.0], [7.0]]})
+    pair.run(train)
+    assert pair.run(w).tolist() == [[4.0], [6.0], [7.0]]
+    pair.run(assign, {value: [[8.0]]})
+    pair.run([train, w])
+    assert pair.run(w).tolist() == [[7.0]]
+
+
+def test_an_equation_that_changes_large_gradients_in_place_is_refused_at_every_run(pair):
+    def sly(xp, w, g, m, rate):
+        if g.size > 8:
+            g *= 2
+        return w - rate * g, m
+
+    w = optkit.Variable(np.zeros(10, np.float32))
+    value = np.ones(10, np.float32)
+    rows = IndexedSlices(optkit.square(value), optkit.range(10))
+    dense = Equation(sly).apply_gradients([(optkit.square(value), w)])
+    sparse = Equation(sly).apply_gradients([(rows, w)])
+    pair.run(optkit.global_variables_initializer())
+    for train in (dense, sparse) * 2:
+        kind, text = pair.run(train)
+        assert kind is InvalidArgumentError
+        assert "read-only" in text
+    assert not pair.run(w).any()
+
+
+def test_numbers_that_numpy_works_out_in_float64(pair):
+    w = optkit.Variable(np.linspace(0.1, 3.0, 50, dtype=np.float32))
+    train = Equation(lambda xp, w, g, m, rate: (w - xp.sqrt(2.0) * g, m + g)).apply_gradients(
+        [(w * 1.0, w)]
+    )
+    pair.run(optkit.global_variables_initializer())
+    pair.run(train)
+
+
+def test_two_variables_from_one_array_and_an_assignment_between_members_of_an_arena(pair):
+    a, b = optkit.Variable([1.0, 2.0]), optkit.Variable([1.0, 2.0])
+    pair.run(optkit.global_variables_initializer())
+    source = np.float32([4.0, 5.0])
+    for w in (a, b):
+        pair.run(w.initializer, {w.initial_value: source})
+    train = optkit.train.GradientDescentOptimizer(0.5).apply_gradients([([1.0, 1.0], a), (a, b)])
+    pair.run(train)
+    source[:] = 0.0
+    swap = [a.assign(b), b.assign(a)]
+    assert [value.tolist() for value in pair.run([a, b])] == [[3.5, 4.5], [2.0, 2.5]]
+    pair.run(swap)
+    pair.run([*swap, a, b])
+    pair.run([train, a])
+    assert [value.tolist() for value in pair.run([a, b])] == [[3.0, 4.0], [0.25, 0.25]]
+
+
+@pytest.mark.parametrize("kind", [FailedPreconditionError, InvalidArgumentError])
+def test_after_an_error_the_session_goes_on_as_the_reference_does(pair, kind):
+    w = optkit.Variable([1.0, 2.0])
+    x = optkit.placeholder(optkit.float32, [2])
+    late = optkit.Variable(1.0, name="late")
+    noisy = w * x + optkit.random_normal([2], seed=1)
+    wrong = late if kind is FailedPreconditionError else optkit.check_numerics(noisy, "noisy")
+    train = optkit.train.AdamOptimizer(0.1).minimize(optkit.reduce_sum(noisy), var_list=[w])
+    pair.run([v.initializer for v in optkit.global_variables() if v is not late])
+    for _ in range(3):
+        pair.run([train, noisy], {x: [1.0, 1.0]})
+        assert pair.run([train, noisy, wrong], {x: [np.inf, 1.0]})[0] is kind
+
+
+# -- signals --------------------------------------------------------------------------------------
+
+
+class LimitError(Exception):
+    """What a handler raises."""
+
+
+@pytest.fixture
+def handler():
+    """A handler of SIGALRM that raises LimitError."""
+
+    def raise_it(number, frame):
+        raise LimitError
+
+    before = signal.signal(signal.SIGALRM, raise_it)
+    yield raise_it
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("warm", [0, 3])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGALRM"])
+def test_a_signal_while_variables_are_written_is_handled_when_all_are(
+    pair, handler, monkeypatch, name, warm
+):
+    number = getattr(signal, name)
+    a, b = optkit.Variable([1.0, 2.0]), optkit.Variable(np.float64([3.0]))
+    train = optkit.train.GradientDescentOptimizer(1.0).apply_gradients(
+        [([1.0, 1.0], a), (np.ones(1), b)], global_step=optkit.train.create_global_step()
+    )
+    pair.run(optkit.global_variables_initializer())
+    apply, armed = DenseGroup.apply, []
+
+    def interrupted(self, *arguments):
+        apply(self, *arguments)
+        if armed:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(DenseGroup, "apply", interrupted)
+    for _ in range(warm):
+        pair.run(train)
+    armed.append(True)
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
+    with pytest.raises(KeyboardInterrupt if name == "SIGINT" else LimitError):
+        pair.fast.run(train)
+    armed.clear()
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)) == handlers
+    pair.slow.run(train)
+    pair.run([train, a, b])
+
+
+def test_what_a_signal_handler_raises_in_a_program_is_not_lost(pair, handler):
+    w = optkit.Variable([1.0, 2.0])
+    calls = []
+
+    def equation(xp, w, g, m, rate):
+        if calls:
+            calls.pop()
+            signal.raise_signal(signal.SIGALRM)
+        return w - g, m + g.max()
+
+    train = Equation(equation).apply_gradients([([1.0, 1.0], w)])
+    pair.run(optkit.global_variables_initializer())
+    for _ in range(3):
+        pair.run(train)
+    calls.append("once")
+    with pytest.raises(LimitError):
+        pair.fast.run(train)
+    pair.run(train)
