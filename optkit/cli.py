@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -127,6 +128,9 @@ def demo(
         _fail(
             "the digits come with scikit-learn, which is not installed: pip install 'optkit[demo]'"
         )
+    except BrokenPipeError:  # who read the lines, say `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(FAILED) from None
     except (OSError, optkit.errors.NanLossDuringTrainingError) as error:
         _fail(error, FAILED)
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -289,3 +290,21 @@ def test_a_terminal_shows_a_bar_and_a_table(start):
     for column in ("optimizer", "test loss", "test accuracy", "steps/s", "run directory"):
         assert column in text
     assert "demo-Adam-1" in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break in other ways")
+def test_a_reader_that_goes_away_ends_it_without_a_word(start):
+    process = start("demo", "--steps", 10**5, stdout=subprocess.PIPE)
+    assert process.stdout.readline().startswith("step 0/")
+    process.stdout.close()
+    assert process.wait(timeout=120) == 1
+    assert process.stderr.read() == ""
+
+
+def test_the_package_itself_can_be_run(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["optkit", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("optkit", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"optkit {optkit.__version__}\n"
