@@ -17,6 +17,7 @@ from optkit.graph.node import (
     Tensor,
     TensorOperators,
     is_symbolic,
+    not_picklable,
 )
 from optkit.graph.scopes import (
     add_to_collection,
@@ -64,6 +65,7 @@ __all__ = [
     "init_scope",
     "is_symbolic",
     "name_scope",
+    "not_picklable",
     "op_scope",
     "push_default_session",
     "remove_default_session",

@@ -7,10 +7,18 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from optkit.graph.ledger import Ledger
-from optkit.graph.node import Branch, IndexedSlices, Kind, Operation, Tensor, is_symbolic
+from optkit.graph.node import (
+    Branch,
+    IndexedSlices,
+    Kind,
+    Operation,
+    Tensor,
+    is_symbolic,
+    not_picklable,
+)
 from optkit.graph.stacks import GRAPHS
 
 __all__ = ["Graph", "default_mode", "get_default_graph", "reset_default_graph"]
@@ -471,6 +479,9 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<optkit.Graph with {len(self._operations)} operations>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(not_picklable(self))
 
 
 def _encloses(outer: Branch | None, inner: Branch | None) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -193,6 +193,17 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<optkit.Operation {self.name!r} type={self.type}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(not_picklable(self))
+
+
+def not_picklable(element: Any) -> str:
+    """What to tell who pickles, or copies deeply, a part of a graph."""
+    return (
+        f"{element!r} cannot be pickled or copied deeply: it is tied to its graph. Keep the "
+        "values, NumPy arrays from Session.run (numpy() in eager mode), and build the graph anew"
+    )
 
 
 def _user_site() -> tuple[str, int, str] | None:

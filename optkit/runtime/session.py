@@ -13,7 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from optkit import backend as backends
 from optkit.errors import OpError
@@ -23,6 +23,7 @@ from optkit.graph import (
     Tensor,
     default_session,
     get_default_graph,
+    not_picklable,
     push_default_session,
     remove_default_session,
 )
@@ -125,6 +126,13 @@ class Session:
     def as_default(self) -> Any:
         """Make this the session of `Tensor.eval` and `Operation.run`, inside a `with`."""
         return default_session(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"backend={self.backend}"
+        return f"<optkit.{type(self).__name__} of {self._graph!r} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(not_picklable(self))
 
     def __enter__(self) -> Session:
         if self._entered:

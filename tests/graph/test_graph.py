@@ -1,5 +1,7 @@
 """The graph: names, scopes, control dependencies, collections, and what an error leaves behind."""
 
+import copy
+import pickle
 import threading
 from pathlib import Path
 
@@ -694,3 +696,12 @@ def test_what_was_taken_back_cannot_be_used(graph):
     ):
         with pytest.raises(ValueError, match="no longer in the graph: the call that built it rai"):
             use()
+
+
+@pytest.mark.parametrize("way", [pickle.dumps, copy.deepcopy])
+def test_parts_of_a_graph_refuse_to_be_pickled_and_say_what_to_keep(graph, way):
+    x = placeholder("float32", [2], name="x")
+    variable = optkit.Variable(1.0)
+    for part in (graph, x, x.op, variable, optkit.Session()):
+        with pytest.raises(TypeError, match=r"cannot be pickled.*Session\.run"):
+            way(part)

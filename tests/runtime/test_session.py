@@ -840,3 +840,10 @@ def test_a_value_inside_a_branch_that_was_not_taken(session):
     assert session.run(result) == 2.0
     with pytest.raises(InvalidArgumentError, match=r"inside'?.*not taken.*fetch what cond returns"):
         session.run(kept[0])
+
+
+def test_repr_tells_graph_backend_and_whether_it_is_closed(graph):
+    session = Session(backend="numpy")
+    assert repr(session) == f"<optkit.Session of {graph!r} backend=numpy>"
+    session.close()
+    assert repr(session) == f"<optkit.Session of {graph!r} closed>"
