@@ -290,6 +290,9 @@ class FileWriter:
         if graph is not None:
             self.add_graph(graph)
 
+    def __repr__(self) -> str:
+        return f"<optkit.summary.FileWriter {self.get_logdir()!r}>"
+
     def get_logdir(self) -> str:
         """The directory of the event file."""
         return str(Path(self._log.logdir))
@@ -363,6 +366,10 @@ class FileWriterCache:
         for writer in FileWriterCache._writers.values():
             writer.close()
         FileWriterCache._writers.clear()
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

@@ -313,3 +313,8 @@ class TestConfigurations:
         w = Variable(lambda: Ones()([2], "float64"), name="w")
         assert w.dtype.name == "float64"
         assert w.initial_value.op.name == "w/Initializer/ones"
+
+
+def test_repr_tells_the_arguments():
+    text = "<optkit.initializers.RandomUniform minval=-1, maxval=1, seed=None, dtype='float32'>"
+    assert repr(initializers.RandomUniform(-1, 1)) == text

@@ -478,3 +478,8 @@ def test_one_writer_a_directory_from_the_cache(graph, tmp_path, monkeypatch):
 )
 def test_the_signatures_are_tensorflows(name, parameters):
     assert list(inspect.signature(getattr(tf.summary, name)).parameters) == parameters
+
+
+def test_repr_of_a_writer_tells_its_directory(tmp_path):
+    with tf.summary.FileWriter(tmp_path) as writer:
+        assert repr(writer) == f"<optkit.summary.FileWriter {str(tmp_path)!r}>"

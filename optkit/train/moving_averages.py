@@ -152,6 +152,9 @@ class ExponentialMovingAverage:
         self._averages: dict[Variable | Tensor, Variable] = {}
         self._debiasing: dict[Variable, tuple[Variable, Variable]] = {}
 
+    def __repr__(self) -> str:
+        return f"<optkit.ExponentialMovingAverage {self._name!r} decay={self._decay}>"
+
     @property
     def name(self) -> str:
         """The name given to the constructor."""

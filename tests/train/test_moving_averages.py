@@ -305,3 +305,8 @@ class TestWeightedMovingAverage:
             "avg/value_x_weight",
             "avg/weight",
         ]
+
+
+def test_repr_tells_name_and_decay():
+    text = "<optkit.ExponentialMovingAverage 'ExponentialMovingAverage' decay=0.9>"
+    assert repr(ExponentialMovingAverage(0.9)) == text
