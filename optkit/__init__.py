@@ -692,5 +692,10 @@ __all__ = [
     "zeros_like",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
     __getattr__ = _missing("", __all__)

@@ -118,6 +118,13 @@ _TEXT = {
         variables_initializer variance_scaling_initializer variant vectorized_map
         verify_tensor_all_finite where where_v2 while_loop wrap_function write_file zeros
         zeros_initializer zeros_like zeta
+
+        app audio autograph bitwise compat config contrib data debugging distribute
+        distributions dtypes errors estimator experimental feature_column flags gfile graph_util
+        image initializers io keras layers linalg lite logging lookup losses manip math metrics
+        mixed_precision mlir nest nn profiler python_io quantization queue ragged random raw_ops
+        resource_loader saved_model sets signal sparse spectral strings summary sysconfig test
+        tpu train types user_ops version xla
     """,
     "train": """
         AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer BytesList Checkpoint
@@ -202,6 +209,19 @@ _TEXT = {
         sparse_average_precision_at_k sparse_precision_at_k specificity_at_sensitivity
         true_negatives true_negatives_at_thresholds true_positives true_positives_at_thresholds
     """,
+    "contrib": """
+        all_reduce autograph batching bayesflow bigtable checkpoint cloud cluster_resolver
+        coder compiler constrained_optimization copy_graph crf cudnn_rnn data decision_trees
+        deprecated distribute distributions eager estimator factorization feature_column ffmpeg
+        framework fused_conv gan graph_editor grid_rnn hadoop hooks image input_pipeline
+        integrate keras kernel_methods labeled_tensor layers learn legacy_seq2seq
+        linear_optimizer lookup losses memory_stats meta_graph_transform metrics mixed_precision
+        model_pruning nccl nn opt optimizer_v2 periodic_resample predictor proto quantization
+        quantize receptive_field recurrent reduce_slice_ops remote_fused_graph resampler rnn rpc
+        saved_model seq2seq session_bundle signal slim solvers sparsemax specs staging
+        stat_summarizer stateless summary tensor_forest tensorboard tensorrt testing tfprof
+        timeseries tpu training util
+    """,
     "contrib.layers": """
         DATA_FORMAT_NCDHW DATA_FORMAT_NCHW DATA_FORMAT_NDHWC DATA_FORMAT_NHWC GDN
         OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES adaptive_clipping_fn add_arg_scope array_ops
@@ -246,6 +266,9 @@ def missing(namespace: str, here: Iterable[str]) -> Callable[[str], NoReturn]:
         near = difflib.get_close_matches(name, names, n=3)
         hint = f"; the nearest here: {', '.join(near)}" if near else ""
         if name in TF1[namespace]:
+            # Spelt right: only a near relation, like max_pool for max_pool_v2, is of interest.
+            near = difflib.get_close_matches(name, names, n=3, cutoff=0.8)
+            hint = f"; the nearest here: {', '.join(near)}" if near else ""
             raise AttributeError(f"{full} has no {name!r}, which TensorFlow 1 has{hint}")
         raise AttributeError(f"{full} has no attribute {name!r}{hint}")
 

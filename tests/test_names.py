@@ -12,7 +12,7 @@ from optkit.names import TF1
 MODULES = {
     key: importlib.import_module(f"optkit.{key}".rstrip("."))
     for key in TF1
-    if key in ("", "train", "nn", "summary", "contrib.layers", "contrib.training")
+    if key in ("", "train", "nn", "summary", "contrib", "contrib.layers", "contrib.training")
 }
 
 
@@ -26,6 +26,23 @@ def test_a_missing_name_of_tf1_is_said_to_be_one(namespace):
 
 
 def test_a_mistyped_name_is_told_the_nearest():
-    with pytest.raises(AttributeError, match="no attribute 'AdamOptimiser'; .*AdamOptimizer"):
+    with pytest.raises(AttributeError, match=r"no attribute 'AdamOptimiser'; .*AdamOptimizer"):
         optkit.train.AdamOptimiser  # noqa: B018
     assert not hasattr(optkit, "no_such_name")
+
+
+@pytest.mark.parametrize("name", ["data", "keras", "estimator"])
+def test_a_part_of_tf1_that_is_not_there_is_not_taken_for_a_misspelling(name):
+    with pytest.raises(AttributeError, match=f"^optkit has no '{name}', which TensorFlow 1 has$"):
+        getattr(optkit, name)
+
+
+def test_compat_v1_tells_the_same():
+    with pytest.raises(AttributeError, match=r"no attribute 'get_variabel'; .*get_variable"):
+        importlib.import_module("optkit.compat.v1").get_variabel  # noqa: B018
+
+
+@pytest.mark.parametrize("module", [*MODULES.values(), optkit.layers], ids=lambda m: m.__name__)
+def test_completion_offers_the_public_names_alone(module):
+    assert dir(module) == sorted(module.__all__)
+    assert [name for name in dir(module) if not hasattr(module, name)] == []

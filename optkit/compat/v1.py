@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import optkit
 
+if TYPE_CHECKING:  # editors and type checkers see all names, and none that is not there
+    from optkit import *  # noqa: F403
+else:
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    try:
+    def __getattr__(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return getattr(optkit, name)
-    except AttributeError:
-        raise AttributeError(f"optkit has no {name!r}") from None
 
 
 def __dir__() -> list[str]:

@@ -56,5 +56,10 @@ __all__ = [
     "separable_conv2d",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
     __getattr__ = missing("layers", __all__)

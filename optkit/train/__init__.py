@@ -67,5 +67,10 @@ __all__ = [
     "polynomial_decay",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
     __getattr__ = missing("train", __all__)

@@ -115,5 +115,10 @@ __all__ = [
     "xavier_initializer_conv2d",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
     __getattr__ = missing("contrib.layers", __all__)

@@ -20,5 +20,10 @@ __all__ = [
     "sgdr_decay",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
     __getattr__ = missing("contrib.training", __all__)
