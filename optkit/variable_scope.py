@@ -563,7 +563,8 @@ def _found(variable: Variable, reuse: Any, shape: TensorShape, dtype: DType) -> 
     if not reuse:
         raise ValueError(
             f"variable {name!r} exists already: {variable.op.describe()}; to share it set "
-            "reuse=True or reuse=AUTO_REUSE in variable_scope, or start with a new graph"
+            "reuse=True or reuse=AUTO_REUSE in variable_scope; to start anew (a notebook's cell "
+            "run again) call reset_default_graph() first"
         )
     if not shape.is_compatible_with(variable.shape):
         raise ValueError(

@@ -206,7 +206,8 @@ class TestReuse:
     def test_an_existing_variable_is_named_with_its_line(self):
         get_variable("x", [1])  # the line
         with pytest.raises(
-            ValueError, match=r"'x' exists already.*test_variable_scope\.py.*the line"
+            ValueError,
+            match=r"'x' exists already.*test_variable_scope\.py.*the line.*reset_default_graph",
         ):
             get_variable("x", [1])
 
