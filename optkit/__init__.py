@@ -18,6 +18,7 @@ from optkit import (
     layers,
     logging,
     losses,
+    metrics,
     nn,
     summary,
     train,
@@ -40,6 +41,13 @@ from optkit.contrib.layers import (
 )
 from optkit.contrib.training import (
     create_train_op,
+)
+from optkit.control_flow import (
+    foldl,
+    foldr,
+    map_fn,
+    scan,
+    while_loop,
 )
 from optkit.dtypes import (
     DType,
@@ -512,6 +520,8 @@ __all__ = [
     "floor_div",
     "floordiv",
     "floormod",
+    "foldl",
+    "foldr",
     "gather",
     "gather_nd",
     "get_backend",
@@ -563,11 +573,13 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "losses",
+    "map_fn",
     "matmul",
     "matrix_diag",
     "matrix_diag_part",
     "maximum",
     "meshgrid",
+    "metrics",
     "minimum",
     "mod",
     "model_variables",
@@ -623,6 +635,7 @@ __all__ = [
     "rsqrt",
     "saturate_cast",
     "scalar_mul",
+    "scan",
     "scatter_add",
     "scatter_div",
     "scatter_max",
@@ -687,6 +700,7 @@ __all__ = [
     "variance_scaling_initializer",
     "verify_tensor_all_finite",
     "where",
+    "while_loop",
     "zeros",
     "zeros_initializer",
     "zeros_like",
