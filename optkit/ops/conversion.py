@@ -42,6 +42,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         raise ValueError(
             f"expected an array, got rows of unequal length: {shortened(value)}"
         ) from error
+    if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
+        array = np.asarray(value, object)  # NumPy's texts have no zeros at their end
     if array.dtype.kind in "USO" and _is_text(array, value):
         if dtype not in (None, string):
             raise TypeError(f"expected {dtype.name}, got text: {shortened(value)}")

@@ -19,12 +19,16 @@ __all__ = ["is_number", "require", "require_rate"]
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is a real number (no bool) or a 0-d array of one."""
+    """Whether `value` is a real number that fits a float (no bool), or a 0-d array of one."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    return isinstance(value, numbers.Real | np.floating | np.integer) and not isinstance(
-        value, bool | np.bool_
-    )
+    if not isinstance(value, numbers.Real | np.floating | np.integer):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return not isinstance(value, bool | np.bool_)
 
 
 def require(

@@ -113,6 +113,8 @@ def test_constants(given, dtype, sizes):
 
 def test_texts_are_bytes():
     assert value(constant("é")) == "é".encode()
+    assert value(constant(b"a\0")) == b"a\0"
+    assert value(constant(["b\0\0", b"a\0"])).tolist() == [b"b\0\0", b"a\0"]
     np.testing.assert_array_equal(
         value(constant([["a", b"b"], ["c", "dé"]])),
         np.array([[b"a", b"b"], [b"c", "dé".encode()]], object),

@@ -71,6 +71,8 @@ def test_constructors_have_tensorflows_arguments(cls, expected):
 
 # Constructor, argument, values that are refused, values that are accepted.
 RATE = [float("nan")]
+HUGE = 10**400
+"""A number that fits no float."""
 NEGATIVE = [-0.1, float("nan")]
 RANGES = [
     (T.GradientDescentOptimizer, {}, "learning_rate", RATE, [-0.1, 0, 1, np.float64(2)]),
@@ -154,7 +156,7 @@ def test_ranges_are_checked_at_construction(cls, kwargs, argument, bad, good):
     for value in bad:
         with pytest.raises(ValueError, match=rf"{owner}: {argument}: expected .*, got {value!r}"):
             make(value)
-    for value in ["0.1", True, [0.1], 1j]:
+    for value in ["0.1", True, [0.1], 1j, HUGE]:
         with pytest.raises(TypeError, match=rf"{owner}: {argument}: expected a number"):
             make(value)
     for value in good:
