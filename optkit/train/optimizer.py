@@ -68,6 +68,7 @@ class Optimizer:
 
     Raises:
         ValueError: `name` is empty.
+        TypeError: `slots` is a string.
     """
 
     GATE_NONE = 0
@@ -90,6 +91,11 @@ class Optimizer:
     ) -> None:
         if not name or not isinstance(name, str):
             raise ValueError(f"{type(self).__name__}: name: expected a name, got {name!r}")
+        if isinstance(self.slots, str):
+            raise TypeError(
+                f"{type(self).__name__}.slots: expected a tuple of names, ({self.slots!r},) for "
+                f"one, got {self.slots!r}"
+            )
         self._use_locking = use_locking
         self._name = name
         self._initial = dict(initial or {})
@@ -149,8 +155,7 @@ class Optimizer:
                 colocate_gradients_with_ops,
                 grad_loss,
             )
-            if all(g is None for g, _ in pairs):
-                raise ValueError(_no_gradient_text(loss, [v for _, v in pairs]))
+            require_gradient(loss, pairs)
             return self.apply_gradients(pairs, global_step, name)
 
     def compute_gradients(
@@ -243,8 +248,13 @@ class Optimizer:
             ValueError: there are no pairs, or all gradients are None, or a shape does not fit.
             TypeError: a gradient is no tensor or loses its kind in the variable's dtype, an item
                 is no Variable, or global_step cannot be incremented.
-            RuntimeError: a sparse gradient for a variable with a constraint.
+            RuntimeError: a sparse gradient for a variable with a constraint, or a subclass that
+                does not call `Optimizer.__init__`.
         """
+        if not hasattr(self, "_slots"):
+            raise RuntimeError(
+                f"{type(self).__name__}.__init__ must call super().__init__(use_locking, name)"
+            )
         graph = get_default_graph()
         with graph.all_or_nothing(), self._slots_or_nothing():
             pairs = self._checked_pairs(grads_and_vars)
@@ -584,6 +594,12 @@ def _as_dtype(value: Any, var: Variable, where: str) -> Tensor:
     if not tensor.dtype.is_floating:
         raise TypeError(f"{where}: expected {var.dtype.name}, got {tensor!r}")
     return as_tensor(cast(tensor, var.dtype))
+
+
+def require_gradient(loss: Any, pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Refuse a loss that no variable has a gradient of, and tell what is in the way."""
+    if all(g is None for g, _ in pairs):
+        raise ValueError(_no_gradient_text(loss, [v for _, v in pairs]))
 
 
 def _no_gradient_text(loss: Any, variables: Sequence[Any]) -> str:

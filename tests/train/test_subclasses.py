@@ -370,3 +370,20 @@ def test_an_equation_may_divide_by_zero_when_it_is_tried():
 
 def test_repr_tells_class_and_name():
     assert repr(Lion()) == "<optkit.Lion 'Lion'>"
+
+
+def test_slots_that_are_a_string_are_refused():
+    class Slip(Lion):
+        slots = "momentum"
+
+    with pytest.raises(TypeError, match=r"Slip\.slots: .*\('momentum',\) for one"):
+        Slip()
+
+
+def test_an_init_that_does_not_call_its_base_is_told_to():
+    class Forgetful(Lion):
+        def __init__(self):
+            self.rate = 0.1
+
+    with pytest.raises(RuntimeError, match=r"Forgetful\.__init__ must call super"):
+        Forgetful().minimize(tf.nn.l2_loss(tf.Variable([1.0])))

@@ -26,7 +26,7 @@ from optkit.train.ftrl import FtrlOptimizer
 from optkit.train.gradient_descent import GradientDescentOptimizer
 from optkit.train.momentum import MomentumOptimizer
 from optkit.train.moving_averages import assign_moving_average
-from optkit.train.optimizer import Optimizer, listed_variables
+from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
 from optkit.train.rmsprop import RMSPropOptimizer
 from optkit.train.transforms import (
     add_gradient_noise,
@@ -143,6 +143,7 @@ def optimize_loss(
             pairs = opt.compute_gradients(
                 loss, chosen, colocate_gradients_with_ops=colocate_gradients_with_ops
             )
+            require_gradient(loss, pairs)
             if gradient_noise_scale is not None:
                 _require_scalar("gradient_noise_scale", gradient_noise_scale)
                 pairs = add_gradient_noise(pairs, gradient_noise_scale)

@@ -13,7 +13,7 @@ from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph, is_sym
 from optkit.ops.array import identity
 from optkit.ops.control import no_op, with_dependencies
 from optkit.ops.math import check_numerics as checked_numerics
-from optkit.train.optimizer import Optimizer, listed_variables
+from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
 from optkit.train.transforms import as_pairs, gradient_norm, gradient_values, refuse_eager
 from optkit.variables import Variable
 
@@ -97,6 +97,8 @@ def create_train_op(
             aggregation_method=aggregation_method,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
         )
+        if isinstance(optimizer, Optimizer):
+            require_gradient(total_loss, pairs)
         if transform_grads_fn is not None:
             pairs = as_pairs("transform_grads_fn's result", transform_grads_fn(pairs))
             if not pairs:

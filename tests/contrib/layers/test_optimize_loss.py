@@ -796,3 +796,9 @@ def test_eager_mode_is_refused():
         w = tf.Variable(1.0, name="w")
         with pytest.raises(RuntimeError, match="eager"):
             optimize_loss(w * w, None, 0.1, "SGD")
+
+
+def test_a_loss_without_gradients_is_told_with_what_is_in_the_way():
+    w = tf.Variable(1.5)
+    with pytest.raises(ValueError, match=r"no variable has a gradient of the loss.*'Round'"):
+        tf.contrib.layers.optimize_loss(tf.round(w), None, 0.1, "SGD")

@@ -360,3 +360,9 @@ def test_a_transform_that_raises_leaves_the_graph_as_it_was(graph):
     with pytest.raises(RuntimeError, match="mine"):
         create_train_op(model.loss, SGD(0.1), transform_grads_fn=fail)
     assert outline(graph) == before
+
+
+def test_a_loss_without_gradients_is_told_with_what_is_in_the_way():
+    w = tf.Variable(1.5)
+    with pytest.raises(ValueError, match=r"no variable has a gradient of the loss.*'Round'"):
+        tf.contrib.training.create_train_op(tf.round(w), tf.train.AdamOptimizer())
