@@ -4,13 +4,16 @@ import sys
 import threading
 import warnings
 
+# optkit.summary hands on what its caller wrote, at times by way of a decorator of contextlib.
+_LIBRARY = ("summaries", "optkit", "contextlib")
+
 _given: set[tuple[str, ...]] = set()
 # Reentrant: a user's `warnings.showwarning` may itself log a summary.
 _lock = threading.RLock()
 
 
 def warn(message: str) -> None:
-    """Issue a RuntimeWarning at the line that called into this package."""
+    """Issue a RuntimeWarning at the line that called into the library."""
     warnings.warn(message, RuntimeWarning, stacklevel=_caller_level())
 
 
@@ -33,10 +36,10 @@ def forget_warnings() -> None:
 
 
 def _caller_level() -> int:
-    """The stack level, seen from `warn`, of the first frame outside this package."""
+    """The stack level, seen from `warn`, of the first frame outside the library."""
     level = 1
     frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").partition(".")[0] == "summaries":
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARY:
         if frame.f_back is None:
             break
         frame = frame.f_back

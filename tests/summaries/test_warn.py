@@ -2,6 +2,7 @@ import warnings
 
 import pytest
 
+import optkit
 import summaries
 from summaries._warn import forget_warnings, warn_once
 
@@ -33,4 +34,10 @@ def test_a_warning_that_is_an_error_stays_one():
 def test_a_warning_points_at_the_line_outside_the_package():
     with pytest.warns(RuntimeWarning) as caught:
         summaries.encode_scalar("a b", 1.0)
+    assert caught[0].filename == __file__
+
+
+def test_a_warning_points_at_the_line_of_a_script_that_uses_optkit(graph):
+    with pytest.warns(RuntimeWarning) as caught:
+        optkit.summary.scalar("a c", 1.0)
     assert caught[0].filename == __file__
