@@ -175,7 +175,7 @@ class VariableScope:
         constraint: Any = None,
         synchronization: Any = None,
         aggregation: Any = None,
-    ) -> Any:
+    ) -> Variable:
         """The scope's variable `name`, made or found again; see the function `get_variable`."""
         if not isinstance(name, str):
             raise TypeError(f"name: expected a string, got {name!r}")
@@ -212,7 +212,8 @@ class VariableScope:
                 return _find_or_make(**settings, constraint=constraint)
             if _takes(getter, "constraint"):
                 settings["constraint"] = constraint
-            return getter(_find_or_make, **settings)
+            got: Variable = getter(_find_or_make, **settings)
+            return got
 
     def __repr__(self) -> str:
         return f"<optkit.VariableScope {self._name!r} reuse={self._reuse}>"
@@ -418,7 +419,7 @@ def get_variable(
     constraint: Any = None,
     synchronization: Any = None,
     aggregation: Any = None,
-) -> Any:
+) -> Variable:
     """The variable `name` of the current variable scope: made, or found again where it reuses.
 
     Args:
@@ -438,6 +439,9 @@ def get_variable(
         constraint: see `Variable`.
         synchronization: recorded.
         aggregation: recorded.
+
+    Returns:
+        The variable, or what a custom getter gives in its place.
 
     Raises:
         ValueError: the variable exists and the scope does not reuse, or the other way round; the
@@ -463,7 +467,7 @@ def get_variable(
     )
 
 
-def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     """As `get_variable`, for a variable that is not trained and that checkpoints leave out."""
     kwargs["trainable"] = False
     kwargs["collections"] = [*(kwargs.get("collections") or ()), GraphKeys.LOCAL_VARIABLES]
