@@ -40,7 +40,6 @@ __all__ = ["InteractiveSession", "Session"]
 _PLANS = 128
 """Plans a session keeps; the least recently used goes first."""
 
-
 _COMPLAINTS = (
     OpError,
     ArithmeticError,
@@ -51,6 +50,7 @@ _COMPLAINTS = (
     ValueError,
 )
 """What a program raises where the reference may still succeed."""
+
 
 class Session:
     """Runs a graph and holds the values of its variables.
@@ -238,6 +238,7 @@ class Session:
     def _results(self, plan: Plan, fed: list[Any]) -> list[Any]:
         """Run a plan: as a program where that pays and works, else by the reference."""
         program = self._program(plan)
+        failure: Exception | None = None
         if program is not None:
             try:
                 return program(self._state, self._arenas, self._entropy, fed)
@@ -245,8 +246,9 @@ class Session:
                 failure = error
         run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
         results = run.compute()
+        if failure is not None and not isinstance(failure, _COMPLAINTS):
+            raise failure  # no operation raised it: a signal handler did, a time limit perhaps
         with HeldBack():
-        failure: Exception | None = None
             self._arenas.commit(self._state, run.written)
         return results
 
@@ -254,8 +256,6 @@ class Session:
         if plan not in self._programs:
             self._programs[plan] = compiled(plan, self._backend)
             program = self._programs[plan]
-        if failure is not None and not isinstance(failure, _COMPLAINTS):
-            raise failure  # no operation raised it: a signal handler did, a time limit perhaps
             # Most plans that write nothing in place, such as initialisers, run once.
             return program if program is not None and program.in_place else None
         return self._programs[plan]
