@@ -15,6 +15,13 @@ from optkit.train.adadelta import AdadeltaOptimizer
 from optkit.train.adagrad import AdagradOptimizer
 from optkit.train.adagrad_da import AdagradDAOptimizer
 from optkit.train.adam import AdamOptimizer
+from optkit.train.checkpoints import (
+    checkpoint_exists,
+    get_checkpoint_state,
+    latest_checkpoint,
+    remove_checkpoint,
+    update_checkpoint_state,
+)
 from optkit.train.decay import (
     cosine_decay,
     cosine_decay_restarts,
@@ -35,6 +42,7 @@ from optkit.train.optimizer import Optimizer
 from optkit.train.proximal_adagrad import ProximalAdagradOptimizer
 from optkit.train.proximal_gradient_descent import ProximalGradientDescentOptimizer
 from optkit.train.rmsprop import RMSPropOptimizer
+from optkit.train.saver import Saver
 
 __all__ = [
     "AdadeltaOptimizer",
@@ -50,21 +58,27 @@ __all__ = [
     "ProximalAdagradOptimizer",
     "ProximalGradientDescentOptimizer",
     "RMSPropOptimizer",
+    "Saver",
     "assert_global_step",
+    "checkpoint_exists",
     "cosine_decay",
     "cosine_decay_restarts",
     "create_global_step",
     "exponential_decay",
+    "get_checkpoint_state",
     "get_global_step",
     "get_or_create_global_step",
     "global_step",
     "inverse_time_decay",
+    "latest_checkpoint",
     "linear_cosine_decay",
     "natural_exp_decay",
     "noisy_linear_cosine_decay",
     "piecewise_constant",
     "piecewise_constant_decay",
     "polynomial_decay",
+    "remove_checkpoint",
+    "update_checkpoint_state",
 ]
 
 

@@ -1,0 +1,342 @@
+"""Saving and restoring variables, as tf.train.Saver."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optkit.errors import InvalidArgumentError, NotFoundError
+from optkit.global_step import global_step as step_in
+from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph
+from optkit.ops import state
+from optkit.ops.array import placeholder
+from optkit.runtime import Session
+from optkit.train.checkpoints import (
+    SUFFIX,
+    Entry,
+    as_path,
+    checkpoint_exists,
+    entries,
+    read_arrays,
+    remove_checkpoint,
+    update_checkpoint_state,
+    write_arrays,
+)
+from optkit.variables import Variable, variable_of
+
+__all__ = ["Saver"]
+
+
+class Saver:
+    """Writes variables to a file, `<prefix>.safetensors`, and reads them back.
+
+    Args:
+        var_list: variables, or a dict from names in the file to variables; all global variables
+            if None. Without a dict a variable is called by its operation's name.
+        reshape: restore arrays of another shape with as many elements.
+        sharded: accepted as in TF; a checkpoint is one file.
+        max_to_keep: how many checkpoints to keep, the newest; all if 0 or None, of which then
+            only the newest is on record.
+        keep_checkpoint_every_n_hours: keep one more for good every so many hours.
+        name: the name scope of what restoring adds to the graph; "save" if None.
+        restore_sequentially: accepted as in TF.
+        saver_def: must be None, as must `builder`.
+        builder: see `saver_def`.
+        defer_build: choose the variables at `build()` or at the first use.
+        allow_empty: allow that there are no variables.
+        write_version: accepted as in TF.
+        pad_step_number: write steps with eight digits, so that names sort.
+        save_relative_paths: accepted as in TF; paths on record always are relative.
+        filename: accepted as in TF.
+
+    Raises:
+        TypeError: something in `var_list` is no variable.
+        ValueError: there is nothing to save, two variables have one name or one has two, or
+            `max_to_keep` is negative.
+        RuntimeError: `var_list` is None in eager mode.
+    """
+
+    def __init__(
+        self,
+        var_list: Any = None,
+        reshape: bool = False,
+        sharded: bool = False,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10000.0,
+        name: str | None = None,
+        restore_sequentially: bool = False,
+        saver_def: Any = None,
+        builder: Any = None,
+        defer_build: bool = False,
+        allow_empty: bool = False,
+        write_version: Any = 2,
+        pad_step_number: bool = False,
+        save_relative_paths: bool = False,
+        filename: str | None = None,
+    ) -> None:
+        if saver_def is not None or builder is not None:
+            raise ValueError("saver_def, builder: optkit has no protocol form of savers")
+        if max_to_keep is not None and max_to_keep < 0:
+            raise ValueError(f"max_to_keep: expected 0 or more, or None, got {max_to_keep}")
+        if defer_build and var_list is not None:
+            raise ValueError("defer_build: goes with var_list=None only")
+        self._var_list = var_list
+        self._reshape = bool(reshape)
+        self._max_to_keep = max_to_keep or 0
+        self._keep_for = keep_checkpoint_every_n_hours * 3600
+        self._next_kept = time.time() + self._keep_for
+        self._name = name or "save"
+        self._allow_empty = bool(allow_empty)
+        self._digits = 8 if pad_step_number else 1
+        self._last: list[str] = []
+        self._variables: dict[str, Variable] | None = None
+        # A variable's name in the file -> what to feed and what to run to restore it.
+        self._assigns: dict[str, tuple[Tensor, Operation]] = {}
+        if not defer_build:
+            self.build()
+
+    def build(self) -> None:
+        """Choose the variables and add to the graph what restores them; once."""
+        if self._variables is not None:
+            return
+        graph = get_default_graph()
+        if self._var_list is None and graph.eager:
+            raise RuntimeError("var_list: needed in eager mode, which has no collections")
+        variables = _named(
+            _all_saveable() if self._var_list is None else self._var_list, self._allow_empty
+        )
+        if variables:
+            graph = next(iter(variables.values())).graph
+        if not graph.eager:
+            with (
+                graph.as_default(),
+                graph.all_or_nothing(),
+                graph.outside_control_flow(),
+                graph.name_scope(self._name),
+            ):
+                for name, variable in variables.items():
+                    value = placeholder(variable.dtype, variable.sizes, name="value")
+                    assigned = state.assign(variable.op, value, name="restore")
+                    self._assigns[name] = value, assigned.op
+        self._variables = variables
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """The prefixes of the checkpoints that are kept, oldest first."""
+        return list(self._last)
+
+    def set_last_checkpoints(self, last_checkpoints: Iterable[Any]) -> None:
+        """Say which checkpoints there are, oldest first."""
+        self._last = [os.fspath(path) for path in last_checkpoints]
+
+    def recover_last_checkpoints(self, checkpoint_paths: Iterable[Any]) -> None:
+        """Go on after a restart: of these checkpoints, know those that exist."""
+        self.set_last_checkpoints(path for path in checkpoint_paths if checkpoint_exists(path))
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def save(
+        self,
+        sess: Any,
+        save_path: Any,
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+    ) -> str:
+        """Write the variables' values, all of one moment.
+
+        Args:
+            sess: the session that holds the values; None in eager mode.
+            save_path: the prefix of the file's name, in a directory that exists.
+            global_step: a number, or the variable that holds it, to end the prefix with.
+            latest_filename: the name of the record of checkpoints; "checkpoint" if None.
+            meta_graph_suffix: accepted as in TF, as is `write_meta_graph`: no graph is written.
+            write_meta_graph: see there.
+            write_state: keep the record, and delete what `max_to_keep` does not keep.
+            strip_default_attrs: accepted as in TF, as is `save_debug_info`.
+            save_debug_info: see there.
+
+        Returns:
+            The prefix `<save_path>-<step>`, or `save_path` without a step, for `restore`.
+
+        Raises:
+            TypeError: `sess` is no Session, or a variable's dtype cannot be saved.
+            ValueError: there is no such directory, or a name is none.
+            FailedPreconditionError: a variable holds no value.
+        """
+        variables = self._known()
+        if latest_filename is not None and Path(latest_filename).name != latest_filename:
+            raise ValueError(f"latest_filename: expected a bare name, got {latest_filename!r}")
+        prefix = os.fspath(save_path)
+        if global_step is not None:
+            prefix = f"{prefix}-{_step(sess, global_step):0{self._digits}d}"
+        path = as_path(prefix)
+        if path.name == latest_filename:
+            raise ValueError(f"save_path: {prefix!r} is the name of the record of checkpoints")
+        if not path.parent.is_dir():
+            raise ValueError(f"save_path: expected a directory that exists, got {path.parent}")
+        saved = str(path).removesuffix(SUFFIX)
+        write_arrays(path, _values(sess, variables))
+        if write_state:
+            dropped = self._record(saved)
+            update_checkpoint_state(path.parent, saved, self._last, latest_filename)
+            for old in dropped:  # after the record, which must not name what is gone
+                remove_checkpoint(old)
+        return saved
+
+    def _record(self, saved: str) -> list[str]:
+        """Count a checkpoint in; the checkpoints to delete."""
+        if not self._max_to_keep:
+            return []
+        self._last = [*(old for old in self._last if old != saved), saved]
+        dropped = []
+        while len(self._last) > self._max_to_keep:
+            oldest = self._last.pop(0)
+            file = as_path(oldest)
+            if file.exists() and file.stat().st_mtime > self._next_kept:
+                self._next_kept += self._keep_for
+            else:
+                dropped.append(oldest)
+        return dropped
+
+    # -- restoring --------------------------------------------------------------------------
+
+    def restore(self, sess: Any, save_path: Any) -> None:
+        """Set the variables to what a checkpoint holds; all of them, or none on an error.
+
+        Args:
+            sess: the session to hold the values; None in eager mode.
+            save_path: what `save` returned, or `latest_checkpoint`.
+
+        Raises:
+            TypeError: `sess` is no Session.
+            ValueError: there is no such checkpoint, or it is damaged.
+            NotFoundError: a variable is not in it.
+            InvalidArgumentError: a variable has another shape or dtype in it.
+        """
+        variables = self._known()
+        if save_path is None:
+            raise ValueError("save_path: expected a checkpoint, got None; is there one yet?")
+        path = as_path(save_path)
+        if not path.is_file():
+            raise ValueError(f"save_path: no such checkpoint: {path}")
+        if not _eager(variables):
+            _session(sess)
+        found = entries(path)
+        self._check(path, variables, found)
+        arrays = read_arrays(path, list(variables))
+        if self._reshape:
+            for name, variable in variables.items():
+                if variable.shape.is_fully_defined():
+                    arrays[name] = arrays[name].reshape(variable.shape.as_list())
+        if _eager(variables):
+            for name, variable in variables.items():
+                variable.assign(arrays[name])
+            return
+        feeds = {self._assigns[name][0]: array for name, array in arrays.items()}
+        _session(sess).run([assign for _, assign in self._assigns.values()], feeds)
+
+    def _check(
+        self, path: Path, variables: Mapping[str, Variable], found: Mapping[str, Entry]
+    ) -> None:
+        missing = [f"{name!r} is missing" for name in variables if name not in found]
+        wrong = []
+        for name, variable in variables.items():
+            entry = found.get(name)
+            if entry is None:
+                continue
+            if entry.dtype != variable.dtype.name:
+                wrong.append(f"{name!r}: expected {variable.dtype.name}, got {entry.dtype}")
+            fits = variable.shape.is_compatible_with(entry.shape) or (
+                self._reshape and variable.shape.num_elements() == np.prod(entry.shape, dtype=int)
+            )
+            if not fits:
+                wrong.append(f"{name!r}: expected shape {variable.shape}, got {entry.shape}")
+        if missing or wrong:
+            message = f"{path} does not fit the variables: {'; '.join([*missing, *wrong])}"
+            if missing:
+                others = sorted(found.keys() - variables.keys())
+                message += f"; else it has {', '.join(others[:20]) or 'nothing'}"
+                raise NotFoundError(message)
+            raise InvalidArgumentError(message)
+
+    def _known(self) -> dict[str, Variable]:
+        self.build()
+        assert self._variables is not None
+        return self._variables
+
+
+def _all_saveable() -> list[Any]:
+    graph = get_default_graph()
+    return [
+        *graph.get_collection(GraphKeys.GLOBAL_VARIABLES),
+        *graph.get_collection(GraphKeys.SAVEABLE_OBJECTS),
+    ]
+
+
+def _named(var_list: Any, allow_empty: bool) -> dict[str, Variable]:
+    """Variables by their name in the file."""
+    pairs: Sequence[tuple[Any, Any]]
+    if isinstance(var_list, Mapping):
+        pairs = list(var_list.items())
+    elif isinstance(var_list, Iterable) and not isinstance(var_list, (str, Variable, Tensor)):
+        pairs = [(None, item) for item in var_list]
+    else:
+        raise TypeError(f"var_list: expected a list or dict of variables, got {var_list!r}")
+    named: dict[str, Variable] = {}
+    names: dict[Variable, str] = {}
+    for key, item in pairs:
+        variable = variable_of(item)
+        if variable is None:
+            raise TypeError(f"var_list: expected variables, got {item!r}")
+        name = variable.op.name if key is None else key
+        if not isinstance(name, str):
+            raise TypeError(f"var_list: expected names as keys, got {name!r}")
+        if name in named:
+            raise ValueError(f"var_list: two variables are called {name!r}")
+        if variable in names:
+            raise ValueError(f"var_list: {variable!r} is called {names[variable]!r} and {name!r}")
+        named[name] = variable
+        names[variable] = name
+    if len({variable.graph for variable in named.values()}) > 1:
+        raise ValueError("var_list: expected variables of one graph")
+    if not named and not allow_empty:
+        raise ValueError("var_list: there are no variables to save")
+    return named
+
+
+def _eager(variables: Mapping[str, Variable]) -> bool:
+    return any(variable.graph.eager for variable in variables.values())
+
+
+def _session(sess: Any) -> Session:
+    if not isinstance(sess, Session):
+        raise TypeError(f"sess: expected a Session, got {sess!r}")
+    return sess
+
+
+def _values(sess: Any, variables: Mapping[str, Variable]) -> dict[str, Any]:
+    if _eager(variables):
+        return {name: variable.numpy() for name, variable in variables.items()}
+    values = _session(sess).run([variable.op.outputs[0] for variable in variables.values()])
+    return dict(zip(variables, values, strict=True))
+
+
+def _step(sess: Any, step: Any) -> int:
+    if isinstance(step, (int, np.integer)) and not isinstance(step, bool):
+        return int(step)
+    variable = variable_of(step)
+    if variable is not None and variable.graph.eager:
+        return int(variable.numpy())
+    if variable is None and not isinstance(step, Tensor):
+        raise TypeError(f"global_step: expected an int or the step's variable, got {step!r}")
+    return step_in(_session(sess), step)
