@@ -37,25 +37,30 @@ class HeldBack:
     only, so elsewhere there is nothing to hold back.
     """
 
-    __slots__ = ("_came", "_held")
+    __slots__ = ("_came", "_held", "_open")
 
     def __enter__(self) -> None:
+        self._open = True
         self._came: dict[int, FrameType | None] = {}
-        self._held: list[tuple[int, Any]] = []
+        self._held: dict[int, Any] = {}
         if threading.current_thread() is not threading.main_thread():
             return
         try:
             for number in _SIGNALS:
                 handler = _handler_of(number)
                 if callable(handler):
-                    self._held.append((number, handler))
+                    self._held[number] = handler
                     _set_handler(number, self._note)
         except BaseException:  # a handler that is not held back yet has raised
-            self._restore(list(self._held))
+            self._open = False
+            self._restore()
             raise
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._came[number] = frame
+        if self._open:
+            self._came[number] = frame
+        else:  # it could not be restored
+            self._held[number](number, frame)
 
     def __exit__(
         self,
@@ -63,15 +68,18 @@ class HeldBack:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._restore(list(self._held))
-        for number, handler in self._held:
+        self._open = False
+        self._restore()
+        for number, handler in self._held.items():
             if number in self._came:
                 handler(number, self._came[number])
 
-    def _restore(self, left: list[tuple[int, Any]]) -> None:
+    def _restore(self) -> None:
+        """Put the handlers back. One that is back may raise before the others are."""
         try:
-            while left:
-                _set_handler(*left.pop())
-        finally:
-            if left:  # a handler that was just restored has raised
-                self._restore(left)
+            for number, handler in self._held.items():
+                _set_handler(number, handler)
+        except BaseException:
+            for number, handler in self._held.items():
+                _set_handler(number, handler)
+            raise

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import optkit
 from optkit.errors import FailedPreconditionError, InvalidArgumentError
 from optkit.graph import Graph, IndexedSlices
-from optkit.runtime import Session
+from optkit.runtime import Session, interrupts
+from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.updates import DenseGroup
 from optkit.train.optimizer import Optimizer
 
@@ -466,3 +467,31 @@ def test_what_a_signal_handler_raises_in_a_program_is_not_lost(pair, handler):
     with pytest.raises(LimitError):
         pair.fast.run(train)
     pair.run(train)
+
+
+def test_ctrl_c_works_after_a_handler_has_raised_at_any_place_of_holding_signals_back(
+    handler, monkeypatch
+):
+    real, left = interrupts._set_handler, []
+
+    def setting(*arguments):
+        result = real(*arguments)
+        if left and not left.pop():
+            signal.raise_signal(signal.SIGALRM)
+        return result
+
+    monkeypatch.setattr(interrupts, "_set_handler", setting)
+    raised = 0
+    for place in range(12):
+        left[:] = [False, *[True] * place]
+        try:
+            with HeldBack():
+                pass
+        except LimitError:
+            raised += 1
+        left.clear()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(LimitError):
+            signal.raise_signal(signal.SIGALRM)
+    assert raised >= 2
