@@ -229,8 +229,6 @@ class Saver:
         path = as_path(save_path)
         if not path.is_file():
             raise ValueError(f"save_path: no such checkpoint: {path}")
-        if not _eager(variables):
-            _session(sess)
         found = entries(path)
         self._check(path, variables, found)
         arrays = read_arrays(path, list(variables))

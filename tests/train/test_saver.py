@@ -158,6 +158,14 @@ def test_a_finalised_graph_saves_and_restores(session, tmp_path):
     saver.restore(session, saver.save(session, tmp_path / "m"))
 
 
+def test_a_saver_ignores_control_dependencies_in_force(session, tmp_path):
+    (w,) = started(session, {"w": 1.0}).values()
+    with tf.control_dependencies([tf.placeholder(tf.float32, name="unfed").op]):
+        saver = tf.train.Saver()
+    saver.restore(session, saver.save(session, tmp_path / "m"))
+    assert session.run(w) == 1
+
+
 def test_a_deferred_saver_chooses_its_variables_when_it_is_used(session, tmp_path):
     saver = tf.train.Saver(defer_build=True)
     started(session, {"late": 1.0})
@@ -239,6 +247,14 @@ def test_relative_paths_work(session, tmp_path, monkeypatch):
         saver.save(session, "./m", step)
     assert tf.train.latest_checkpoint(".") == "m-2"
     assert files(tmp_path) == ["checkpoint", "m-2.safetensors"]
+
+
+def test_the_home_directory_is_expanded(session, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    started(session, {"w": 1.0})
+    assert tf.train.Saver().save(session, "~/m", 1) == str(tmp_path / "m-1")
+    assert tf.train.latest_checkpoint("~") == str(tmp_path / "m-1")
+    assert tf.train.checkpoint_exists("~/m-1")
 
 
 def test_after_a_restart_old_checkpoints_are_known(session, tmp_path):
@@ -431,8 +447,9 @@ def test_bad_places_are_refused(session, tmp_path):
         saver.save(session, tmp_path / "m", latest_filename="a/b")
     with pytest.raises(ValueError, match="the name of the record"):
         saver.save(session, tmp_path / "m", latest_filename="m.safetensors")
-    with pytest.raises(TypeError, match="global_step"):
-        saver.save(session, tmp_path / "m", global_step="3")
+    for step in ("3", 2.0, True):
+        with pytest.raises(TypeError, match="global_step"):
+            saver.save(session, tmp_path / "m", global_step=step)
     with pytest.raises(ValueError, match="got None"):
         saver.restore(session, tf.train.latest_checkpoint(tmp_path / "none"))
     with pytest.raises(ValueError, match="no such checkpoint"):
