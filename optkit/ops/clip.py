@@ -129,8 +129,8 @@ def norm_runs(sizes: Sequence[int]) -> list[tuple[int, int]]:
     up together, so a norm is defined by its tensors and not by where a session keeps them.
     """
     runs: list[tuple[int, int]] = []
-    for i, size in enumerate(sizes):
-        joins = runs and max(size, sizes[i - 1]) <= _SMALL
+    for i, elements in enumerate(sizes):
+        joins = runs and max(elements, sizes[i - 1]) <= _SMALL
         runs[-1 if joins else len(runs) :] = [(runs[-1][0] if joins else i, i + 1)]
     return runs
 
