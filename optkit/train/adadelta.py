@@ -17,6 +17,14 @@ class AdadeltaOptimizer(Optimizer):
     With a the mean of g² and u that of d²:
         a ← ρ·a + (1−ρ)·g²;  d = √(u+ε)/√(a+ε) · g;  w ← w − lr·d;  u ← ρ·u + (1−ρ)·d²
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        rho: ρ, the part of a running mean that a step keeps.
+        epsilon: ε.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: rho is outside [0, 1], epsilon below 0, or a value is no number.
 

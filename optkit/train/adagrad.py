@@ -16,6 +16,13 @@ class AdagradOptimizer(Optimizer):
 
     There is no epsilon; the accumulator starts above zero instead.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        initial_accumulator_value: what a starts at.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: initial_accumulator_value is not above 0, or a value is no number.
 

@@ -19,6 +19,16 @@ class AdagradDAOptimizer(Optimizer):
         w ← −lr · sign(G)·max(|G| − l1·T, 0) / (l2·T·lr + √A)
     The variable's old value has no influence. `global_step` is read before it is incremented.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        global_step: the step counter; T is one more. `minimize` must be given it too.
+        initial_gradient_squared_accumulator_value: what A starts at.
+        l1_regularization_strength: l1, which makes small values exactly zero.
+        l2_regularization_strength: l2.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: a value is out of range or no number, or global_step is no tensor.
 

@@ -26,6 +26,15 @@ class AdamOptimizer(Optimizer):
     updates of one optimizer. A sparse gradient moves every row: those it leaves out have a zero
     gradient, as in TF.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        beta1: β₁, the part of the mean gradient m that a step keeps.
+        beta2: β₂, the same of the mean square v.
+        epsilon: ε.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: a beta is outside [0, 1), epsilon below 0, or a value is no number.
 

@@ -20,6 +20,21 @@ class FtrlOptimizer(Optimizer):
     so w is exactly zero where |z| ≤ l1. The squares are those of the gradient without shrinkage.
     Rows that a sparse gradient leaves out stay as they are.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        learning_rate_power: −p, at most 0; at 0 the rate stays the same.
+        initial_accumulator_value: what n starts at.
+        l1_regularization_strength: l1, which makes small values exactly zero.
+        l2_regularization_strength: l2.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+        accum_name: the name of the variables of n; `name` if None.
+        linear_name: the name of the variables of z; `name` if None.
+        l2_shrinkage_regularization_strength: s, the strength of a penalty s·‖w‖² in
+            the gradient.
+        beta: β; 0 if None.
+
     Raises:
         TypeError, ValueError: learning_rate_power is above 0, another value below 0, or a value is
             no number.

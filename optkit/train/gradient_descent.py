@@ -16,6 +16,12 @@ class GradientDescentOptimizer(Optimizer):
 
     Sparse gradients move only the rows they name.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: learning_rate is no number or NaN.
 

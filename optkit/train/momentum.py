@@ -18,6 +18,14 @@ class MomentumOptimizer(Optimizer):
     velocity, so a change of rate acts at once. Rows that a sparse gradient leaves out keep their
     velocity.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        momentum: μ, the part of the velocity that a step keeps.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+        use_nesterov: take Nesterov's form.
+
     Raises:
         TypeError, ValueError: momentum is below 0, or a value is no number or NaN.
 

@@ -19,6 +19,15 @@ class ProximalAdagradOptimizer(Optimizer):
     The regularization shrinks at Adagrad's rate of the coordinate, not at the global one. Sparse
     gradients change only the rows they name.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        initial_accumulator_value: what a starts at.
+        l1_regularization_strength: l1, which makes small values exactly zero.
+        l2_regularization_strength: l2.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: initial_accumulator_value is not above 0, another value below 0, or
             a value is no number.

@@ -17,6 +17,14 @@ class ProximalGradientDescentOptimizer(Optimizer):
 
         v = w − lr·g;  w ← sign(v)·max(|v| − lr·l1, 0) / (1 + lr·l2)
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        l1_regularization_strength: l1, which makes small values exactly zero.
+        l2_regularization_strength: l2.
+        use_locking: accepted as in TF.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: a value is below 0 or no number.
 

@@ -20,6 +20,16 @@ class RMSPropOptimizer(Optimizer):
     divides by an estimate of the variance instead, √(r − c² + ε) with c the running mean of g;
     the estimate is kept from falling below zero, where rounding would give NaN.
 
+    Args:
+        learning_rate: lr; as every value of the equation a number, a scalar Tensor, a Variable or
+            a callable, read at every step.
+        decay: ρ, the part of a running mean that a step keeps.
+        momentum: μ.
+        epsilon: ε.
+        use_locking: accepted as in TF.
+        centered: divide by an estimate of the variance.
+        name: the name of the train op and of the slots.
+
     Raises:
         TypeError, ValueError: decay is outside [0, 1], momentum or epsilon below 0, or a value is
             no number.

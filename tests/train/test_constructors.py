@@ -174,3 +174,13 @@ def test_adagrad_da_needs_an_integer_step(step):
     step = tf.constant(1.0) if step is tf.constant else step
     with pytest.raises(TypeError, match="global_step: expected an integer Variable"):
         T.AdagradDAOptimizer(0.1, step)
+
+
+@pytest.mark.parametrize("name", [n for n in T.__all__ if n.endswith("Optimizer")])
+def test_help_explains_every_argument(name):
+    optimizer = getattr(T, name)
+    parameters = [
+        p.name for p in inspect.signature(optimizer).parameters.values() if p.kind != p.VAR_KEYWORD
+    ]
+    text = inspect.getdoc(optimizer)
+    assert [p for p in parameters if f"    {p}: " not in text] == []
