@@ -52,15 +52,8 @@ class HeldBack:
                     self._held[number] = handler
                     _set_handler(number, self._note)
         except BaseException:  # a handler that is not held back yet has raised
-            self._open = False
-            self._restore()
+            self._finish()
             raise
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._open:
-            self._came[number] = frame
-        else:  # it could not be restored
-            self._held[number](number, frame)
 
     def __exit__(
         self,
@@ -68,18 +61,29 @@ class HeldBack:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open = False
-        self._restore()
+        self._finish()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._open:
+            self._came[number] = frame
+        else:  # it could not be restored
+            self._held[number](number, frame)
+
+    def _finish(self) -> None:
+        """Put the handlers back, and let them have what came."""
+        try:
+            self._restore()
+        finally:
+            self._open = False
         for number, handler in self._held.items():
             if number in self._came:
                 handler(number, self._came[number])
 
     def _restore(self) -> None:
-        """Put the handlers back. One that is back may raise before the others are."""
         try:
             for number, handler in self._held.items():
                 _set_handler(number, handler)
-        except BaseException:
+        except BaseException:  # one that is back has raised before the others were
             for number, handler in self._held.items():
                 _set_handler(number, handler)
             raise
