@@ -76,6 +76,12 @@ def test_tiles_give_the_equations_bits(name, dtype, size):
         pytest.param(lambda xp, w, g: 1.0, id="a number as result"),
         pytest.param(lambda xp, w, g: w > g, id="a truth value as result"),
         pytest.param(lambda xp, w, g: (w, g), id="too many results"),
+        pytest.param(lambda xp, w, g: w - xp.sqrt(2.0) * g, id="a float64 of numbers"),
+        pytest.param(lambda xp, w, g: w - 0.1 * (g > 0), id="a float64 of truth values"),
+        pytest.param(lambda xp, w, g: w * ((g > 0) + (w > 0)), id="a sum of truth values"),
+        pytest.param(lambda xp, w, g: w - xp.where(g > 0, 0.1, 0.2), id="a choice of numbers"),
+        pytest.param(lambda xp, w, g: w - xp.where(g, w, g), id="a number as condition"),
+        pytest.param(lambda xp, w, g: w - xp.clip(w, -g, g), id="limits that are arrays"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(equation):
@@ -97,3 +103,23 @@ def test_where_keeps_its_sides_apart_in_every_place():
     expected = equation(np, w, g, m)
     FusedUpdate(equation, 1, ())([w, m], g, ())
     np.testing.assert_array_equal([w, m], expected)
+
+
+def test_an_equation_that_changes_nothing():
+    w, m = np.ones((2, 3))
+    FusedUpdate(lambda xp, w, g, m: (w, m), 1, ())([w, m], np.ones(3), ())
+    np.testing.assert_array_equal([w, m], np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_clip_keeps_the_sign_of_zero_and_lets_nan_through(dtype):
+    w = np.array([-0.0, 0.0, -3.0, 3.0, np.nan, 0.5] * 5, dtype)
+    wide = np.float32 if dtype is np.float16 else dtype
+    for low, high in ((0.0, 1.0), (-0.0, 1.0), (-1.0, 0.0), (np.nan, 1.0), (0.0, np.nan)):
+        limits = wide(low), wide(high)
+        expected = np.clip(w.astype(wide), *limits).astype(dtype)
+        got = w.copy()
+        FusedUpdate(lambda xp, w, g, low, high: xp.clip(w, low, high), 0, ("low", "high"))(
+            [got], w, limits
+        )
+        assert got.tobytes() == expected.tobytes()

@@ -107,7 +107,7 @@ class _Tiles:
             if self.made[kind]:
                 names = "".join(f"{prefix}{i}, " for i in range(self.made[kind]))
                 head.append(f"    {names}= {'truths' if kind else 'scratch'}")
-        body = [f"    {line}" for line in self.lines]
+        body = [f"    {line}" for line in self.lines or ["pass"]]
         return TileSource("\n".join(head + body) + "\n", self.made[False], self.made[True])
 
     def _targets(self) -> list[str]:

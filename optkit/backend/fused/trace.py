@@ -126,9 +126,7 @@ def _lifted(value: Any) -> Node:
 
 def _apply(function: str, *values: Any) -> _Symbol:
     args = tuple(_lifted(value) for value in values)
-    if all(arg.function == "constant" for arg in args):
-        # NumPy makes a float64 of it, which promotes; see `_lifted`.
-        raise UntraceableError(f"{function} of numbers alone")
+    _check_kinds(function, args)
     return _Symbol(
         Node(
             function,
@@ -137,6 +135,22 @@ def _apply(function: str, *values: Any) -> _Symbol:
             truth=function in _PREDICATES,
         )
     )
+
+
+_LOGICAL = frozenset({"logical_and", "logical_not", "logical_or"})
+
+
+def _check_kinds(function: str, args: Sequence[Node]) -> None:
+    """Refuse what has another dtype in NumPy than the variable's, or only looks like a number.
+
+    Python's numbers and truth values alone give float64 or integers, which promote.
+    """
+    conditions = args if function in _LOGICAL else args[:1] if function == "where" else ()
+    if not all(arg.truth for arg in conditions):
+        raise UntraceableError(f"{function} of a number")
+    values = () if function in _LOGICAL else args[1:] if function == "where" else args
+    if values and all(arg.truth or arg.function == "constant" for arg in values):
+        raise UntraceableError(f"{function} of Python's numbers and truth values alone")
 
 
 def _binary(function: str) -> Callable[[_Symbol, Any], _Symbol]:
@@ -201,8 +215,13 @@ class _Functions:
     e = np.e
 
     def clip(self, x: Any, low: Any, high: Any) -> _Symbol:
-        """min(max(x, low), high), as NumPy's."""
-        return _apply("minimum", _apply("maximum", x, low), high)
+        """min(max(x, low), high), which keeps x where it equals a limit (as −0 and 0 do)."""
+        if _lifted(low).vector or _lifted(high).vector:
+            raise UntraceableError("clip to arrays")  # NumPy gives the limit then
+        above = _apply("where", _apply("greater_equal", x, low), x, _apply("maximum", x, low))
+        return _apply(
+            "where", _apply("less_equal", above, high), above, _apply("minimum", above, high)
+        )
 
     def __getattr__(self, name: str) -> Callable[..., _Symbol]:
         function = _ALIASES.get(name, name)
