@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optkit.dtypes import DType, float32, float64
 from optkit.graph import GraphKeys, Tensor, get_default_graph, is_symbolic
+from optkit.names import missing
 from optkit.ops.arguments import one_of
 from optkit.ops.array import broadcast_to, shape, size, squeeze, stop_gradient
 from optkit.ops.core import as_tensor, constant
@@ -533,3 +534,11 @@ def get_total_loss(
             )
         )
     return add_n(losses, name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("losses", __all__)

@@ -404,5 +404,9 @@ def _area(counts: dict[str, Tensor], curve: str) -> Tensor:
     return reduce_sum((x[:-1] - x[1:]) * (y[:-1] + y[1:]) / 2.0)
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
     __getattr__ = missing("metrics", __all__)

@@ -1,6 +1,7 @@
 """The names that TensorFlow 1 has, by namespace: to tell a missing name from a mistyped one.
 
-Read off TensorFlow's own public API (version 1 compatibility of 2.21; `tf.contrib` from 1.15).
+Read off TensorFlow's own public API (version 1 compatibility of 2.21; for `tf.contrib`, what 1.15
+documents).
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ _TEXT = {
     """,
     "summary": """
         Event FileWriter FileWriterCache SessionLog Summary SummaryDescription TaggedRunMetadata
-        all_v2_summary_ops audio get_summary_description histogram image initialize merge
+        audio get_summary_description histogram image initialize merge
         merge_all scalar tensor_summary text
     """,
     "metrics": """
@@ -222,28 +223,56 @@ _TEXT = {
         stat_summarizer stateless summary tensor_forest tensorboard tensorrt testing tfprof
         timeseries tpu training util
     """,
+    "contrib.framework": """
+        BoundedTensorSpec CriticalSection TensorSpec VariableDeviceChooser add_arg_scope
+        add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments argsort
+        assert_global_step assert_or_get_global_step assert_same_float_dtype assert_scalar
+        assert_scalar_int assign_from_checkpoint assign_from_checkpoint_fn assign_from_values
+        assign_from_values_fn broadcast_to convert_to_tensor_or_sparse_tensor create_global_step
+        current_arg_scope deprecated deprecated_arg_values deprecated_args filter_variables
+        fuse_op get_global_step get_graph_from_inputs get_local_variables get_model_variables
+        get_name_scope get_or_create_global_step get_placeholders get_trainable_variables
+        get_unique_variable get_variable_full_name get_variables get_variables_by_name
+        get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope
+        init_from_checkpoint is_tensor list_variables load_and_remap_matrix
+        load_and_remap_matrix_initializer load_checkpoint load_embedding_initializer
+        load_linear_multiclass_bias_initializer load_variable load_variable_slot_initializer
+        local_variable model_variable nest prepend_name_scope py_func reduce_sum_n
+        remove_squeezable_dimensions smart_case smart_cond smart_constant_value sort
+        strip_name_scope variable with_same_shape with_shape zero_initializer
+    """,
     "contrib.layers": """
-        DATA_FORMAT_NCDHW DATA_FORMAT_NCHW DATA_FORMAT_NDHWC DATA_FORMAT_NHWC GDN
-        OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES adaptive_clipping_fn add_arg_scope array_ops
-        avg_pool2d avg_pool3d base batch_norm bias_add check_ops constant_op conv1d conv2d
-        conv2d_in_plane conv2d_transpose conv3d conv3d_transpose convolution convolution1d
-        convolution2d convolution2d_in_plane convolution2d_transpose convolution3d
-        convolution3d_transpose convolutional_layers core_layers custom_gradient dense_to_sparse
-        dropout dtypes elu embed_sequence flatten fully_connected functools gdn
-        images_to_sequence init_ops input_spec layer_norm legacy_fully_connected legacy_linear
-        legacy_relu linalg_ops linear math_ops max_pool2d max_pool3d maxout moving_averages nn
-        normalization_layers one_hot_encoding ops optimize_loss poincare_normalize pool
-        pooling_layers relu relu6 repeat scale_gradient separable_conv2d separable_convolution2d
-        sequence_to_images six softmax sparse_ops sparse_tensor spatial_softmax stack
-        standard_ops summarize_activation summarize_activations summarize_collection
-        summarize_tensor summarize_tensors tensor_shape tf tf_variables unit_norm variable_scope
-        variables
+        GDN OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES RevBlock adaptive_clipping_fn
+        apply_regularization avg_pool2d avg_pool3d batch_norm bias_add bow_encoder
+        bucketized_column check_feature_columns conv1d conv2d conv2d_in_plane conv2d_transpose
+        conv3d conv3d_transpose convolution convolution1d convolution2d convolution2d_in_plane
+        convolution2d_transpose convolution3d convolution3d_transpose
+        create_feature_spec_for_parsing crossed_column dense_to_sparse dropout elu
+        embed_sequence embedding_column embedding_lookup_unique feature_column flatten
+        fully_connected gdn group_norm images_to_sequence infer_real_valued_columns
+        input_from_feature_columns instance_norm joint_weighted_sum_from_feature_columns
+        l1_l2_regularizer l1_regularizer l2_regularizer layer_norm legacy_fully_connected
+        legacy_linear legacy_relu linear make_place_holder_tensors_for_base_features max_pool2d
+        max_pool3d maxout multi_class_target one_hot_column one_hot_encoding optimize_loss
+        parse_feature_columns_from_examples parse_feature_columns_from_sequence_examples
+        poincare_normalize pool real_valued_column recompute_grad regression_target relu relu6
+        repeat rev_block safe_embedding_lookup_sparse scale_gradient scattered_embedding_column
+        separable_conv2d separable_convolution2d sequence_input_from_feature_columns
+        sequence_to_images shared_embedding_columns softmax sparse_column_with_hash_bucket
+        sparse_column_with_integerized_feature sparse_column_with_keys
+        sparse_column_with_vocabulary_file spatial_softmax stack sum_regularizer
+        summarize_activation summarize_activations summarize_biases summarize_collection
+        summarize_tensor summarize_tensors summarize_variables summarize_weights unit_norm
+        variance_scaling_initializer weighted_sparse_column weighted_sum_from_feature_columns
+        xavier_initializer xavier_initializer_conv2d
     """,
     "contrib.training": """
-        HParams StopAfterNEvalsHook SummaryAtEndHook add_gradients_summaries
-        batch_sequences_with_states bucket bucket_by_sequence_length checkpoints_iterator
-        clip_gradient_norms clip_gradient_norms_fn create_train_op evaluate_once
-        evaluate_repeatedly get_or_create_eval_step multiply_gradients rejection_sample
+        FailureTolerator FeedingQueueRunner GreedyLoadBalancingStrategy HParams
+        NextQueuedSequenceBatch RandomStrategy SequenceQueueingStateSaver StopAfterNEvalsHook
+        SummaryAtEndHook add_gradients_summaries batch_sequences_with_states bucket
+        bucket_by_sequence_length byte_size_load_fn checkpoints_iterator clip_gradient_norms
+        clip_gradient_norms_fn create_train_op evaluate_once evaluate_repeatedly
+        get_or_create_eval_step multiply_gradients parse_values rejection_sample
         resample_at_rate sgdr_decay stratified_sample train wait_for_new_checkpoint
         weighted_resample
     """,

@@ -1,5 +1,7 @@
 """`tf.contrib.framework`: default arguments, variables by name, the global step."""
 
+from typing import TYPE_CHECKING
+
 from optkit.contrib.framework.arg_scope import (
     add_arg_scope,
     arg_scope,
@@ -33,6 +35,7 @@ from optkit.global_step import (
     get_global_step,
     get_or_create_global_step,
 )
+from optkit.names import missing
 
 __all__ = [
     "add_arg_scope",
@@ -63,3 +66,11 @@ __all__ = [
     "model_variable",
     "variable",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = missing("contrib.framework", __all__)
