@@ -131,9 +131,7 @@ def _product(x: Tensor, kernel: Any) -> Tensor:
         sizes = None if x.sizes is None else [*x.sizes[:-1], units]
         if sizes is not None and sizes.count(None) <= 1:
             return reshape(rows, [-1 if size is None else size for size in sizes], name=scope)
-        y = reshape(rows, concat([shape(x)[:-1], [units]], 0), name=scope)
-        y.set_shape(sizes)
-        return y
+        return reshape(rows, concat([shape(x)[:-1], [units]], 0), name=scope)
 
 
 class Dropout(Layer):

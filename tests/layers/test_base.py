@@ -105,6 +105,27 @@ def test_names_come_from_the_class(name, expected):
     assert layer.scope_name == expected
 
 
+class Getting(layers.Layer):
+    """A layer that gets its variable when it is called."""
+
+    def call(self, inputs):
+        return inputs + tf.get_variable("b", [2])
+
+
+def test_variables_that_a_call_gets_are_found_again():
+    layer, x = Getting(), pairs()
+    layer(x)
+    layer(x)
+    assert names(tf.global_variables()) == ["getting/b:0"]
+
+
+def test_reuse_without_a_name_is_that_of_the_first_scope():
+    x = pairs()
+    layers.dense(x, 3)
+    assert layers.dense(x, 3, reuse=True).name == "dense_1/BiasAdd:0"
+    assert names(tf.global_variables()) == ["dense/kernel:0", "dense/bias:0"]
+
+
 def test_building_by_hand():
     layer = Counting(3)
     assert not layer.built

@@ -59,9 +59,8 @@ def variable(
 ) -> Any:
     """A variable of the current scope, made or found again; see `get_variable` for the arguments.
 
-    `collections` are those it joins, each once; GLOBAL_VARIABLES if None. `device` is recorded.
+    `device` is recorded.
     """
-    keys = list(dict.fromkeys([GraphKeys.GLOBAL_VARIABLES] if collections is None else collections))
     with on_device(device or ""):
         return get_variable(
             name,
@@ -70,7 +69,7 @@ def variable(
             initializer,
             regularizer,
             trainable,
-            keys,
+            collections,
             caching_device,
             partitioner,
             use_resource=use_resource,

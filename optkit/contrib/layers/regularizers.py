@@ -79,14 +79,9 @@ def l1_l2_regularizer(
     scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None
 ) -> Regularizer:
     """The function scale_l1·Σ|w| + scale_l2·Σw²/2. See `l1_regularizer`."""
-    scope = scope or "l1_l2_regularizer"
-    _scaled("l1_l2_regularizer", "scale_l1", scale_l1)
-    _scaled("l1_l2_regularizer", "scale_l2", scale_l2)
-    if not scale_l1:
-        return l2_regularizer(scale_l2, scope)
-    if not scale_l2:
-        return l1_regularizer(scale_l1, scope)
-    return _sum([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope)
+    l1 = l1_regularizer(_scaled("l1_l2_regularizer", "scale_l1", scale_l1))
+    l2 = l2_regularizer(_scaled("l1_l2_regularizer", "scale_l2", scale_l2))
+    return _sum([l1, l2], scope or "l1_l2_regularizer")
 
 
 def sum_regularizer(

@@ -354,7 +354,8 @@ def test_outputs_by_their_scopes():
 
 def test_named_outputs_are_not_kept_in_eager_mode():
     with eager():
-        layers.flatten(X, outputs_collections="ends")
+        y = layers.flatten(X, outputs_collections="ends", scope="alias")
+        assert utils.get_tensor_aliases(y) == [y.op.name] != ["alias"]
         assert tf.get_collection("ends") == []
 
 

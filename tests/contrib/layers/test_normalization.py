@@ -116,6 +116,21 @@ def two_steps(x, y):
         return found, {v.op.name: sess.value(v) for v in tf.global_variables()}
 
 
+def test_weights_leave_epsilon_alone():
+    """Only the fused operation has a lower bound."""
+    settings = {
+        "epsilon": 1e-8,
+        "is_training": False,
+        "param_initializers": {"moving_variance": tf.zeros_initializer()},
+    }
+    one = np.ones((1, 1), np.float32)
+    bounded, plain = batch_norm(one, **settings), batch_norm(one, batch_weights=[1.0], **settings)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert_allclose(sess.run(bounded), [[1.001e-5**-0.5]], rtol=1e-5)
+        assert_allclose(sess.run(plain), [[1e4]], rtol=1e-5)
+
+
 def test_zero_debias():
     """The start at 0 is taken out of the mean; tf_slim's names and numbers."""
     x = tf.placeholder(tf.float32, [None, 3])

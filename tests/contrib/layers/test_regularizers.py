@@ -99,11 +99,12 @@ def test_apply_regularization():
     assert penalty.name == "get_regularization_penalty:0"
     tf.add_to_collection(tf.GraphKeys.WEIGHTS, w)
     by_collection = apply_regularization(l2_regularizer(0.1))
+    by_collection_too = apply_regularization(l2_regularizer(0.1), [])
     nothing = apply_regularization(lambda w: None)
     losses = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)
-    assert losses == [penalty, by_collection, nothing]
+    assert losses == [penalty, by_collection, by_collection_too, nothing]
     with tf.Session() as sess:
-        assert_allclose(sess.run(losses), [3.0, 1.5, 0.0], rtol=1e-6)
+        assert_allclose(sess.run(losses), [3.0, 1.5, 1.5, 0.0], rtol=1e-6)
 
 
 def test_apply_regularization_wants_scalars(graph):
