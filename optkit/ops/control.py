@@ -289,6 +289,8 @@ def _predicate(pred: Any) -> Tensor:
     if tensor.dtype is not bool_:
         raise TypeError(f"cond: pred: expected a bool tensor, got {tensor!r}")
     if not tensor.shape.is_compatible_with(()):
+    if pred is None:
+        raise TypeError("cond: pred: expected a bool tensor, got None")
         raise ValueError(f"cond: pred: expected shape (), got {tensor!r}")
     return tensor
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from optkit.dtypes import FLOATS, DType, float64
-from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph
+from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph, is_symbolic
 from optkit.initializers import zeros_initializer
 from optkit.ops import state
 from optkit.ops.control import group
 from optkit.ops.core import as_tensor, constant
 from optkit.ops.math import cast, divide, minimum, pow
+from optkit.train.checks import is_number
 from optkit.train.slots import create_slot, create_zeros_slot
 from optkit.variable_scope import get_variable, variable_scope
 from optkit.variables import (
@@ -133,6 +134,7 @@ class ExponentialMovingAverage:
         name: the last part of the shadows' names, and the name of the operation.
 
     Raises:
+        TypeError: `decay` is neither a number nor a tensor.
         ValueError: `decay` is outside [0, 1].
     """
 
@@ -143,8 +145,12 @@ class ExponentialMovingAverage:
         zero_debias: bool = False,
         name: str = "ExponentialMovingAverage",
     ) -> None:
-        if isinstance(decay, int | float | np.number) and not 0 <= decay <= 1:
-            raise ValueError(f"decay: expected a number in [0, 1], got {decay!r}")
+        if not is_symbolic(decay):
+            expected = "decay: expected a number in [0, 1] or a scalar tensor"
+            if not is_number(decay):
+                raise TypeError(f"{expected}, got {decay!r}")
+            if not 0 <= decay <= 1:
+                raise ValueError(f"{expected}, got {decay!r}")
         self._decay = decay
         self._num_updates = num_updates
         self._zero_debias = zero_debias

@@ -26,7 +26,7 @@ from optkit.graph import (
 )
 from optkit.initializers import Constant
 from optkit.ops.control import group
-from optkit.ops.core import Array, ArrayModule, as_tensor, constant
+from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.sparse import deduplicate
 from optkit.ops.update import try_equation
@@ -575,7 +575,12 @@ def _as_gradient(grad: Any, var: Any) -> Any:
         expected, got = var.shape[1:], values.shape[1:]
         if values.shape.ndims is not None and not expected.is_compatible_with(got):
             raise ValueError(f"{where}: expected rows of shape {expected}, got {got}")
-        return IndexedSlices(values, as_tensor(grad.indices), grad.dense_shape)
+        indices = as_tensor(grad.indices)
+        if indices.dtype not in INDEX_TYPES:
+            raise TypeError(f"{where}: expected int32 or int64 indices, got {indices!r}")
+        if not indices.shape.is_compatible_with(values.shape[:1]):
+            raise ValueError(f"{where}: expected one index a row of {values!r}, got {indices!r}")
+        return IndexedSlices(values, indices, grad.dense_shape)
     tensor = _as_dtype(grad, var, where)
     if not tensor.shape.is_compatible_with(var.shape):
         raise ValueError(f"{where}: expected shape {var.shape}, got {tensor.shape}")

@@ -294,6 +294,8 @@ def test_bad_predicates_are_refused():
     one = lambda: constant(1.0)  # noqa: E731
     with pytest.raises(TypeError, match="pred: expected a bool tensor, got Python's True; use if"):
         cond(True, one, one)
+    with pytest.raises(TypeError, match="pred: expected a bool tensor, got None"):
+        cond(None, one, one)
     with pytest.raises(TypeError, match=r"pred: expected a bool tensor, got .*int32"):
         cond(placeholder("int32", []), one, one)
     with pytest.raises(ValueError, match=r"pred: expected shape \(\)"):

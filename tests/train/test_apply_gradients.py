@@ -126,8 +126,9 @@ def test_tensors_of_another_floating_dtype_are_cast(sparse, dtype):
         lambda: ["a", "b"],
         lambda: object(),
         lambda: rows([1, 2], [0, 1], "int32"),
+        lambda: tf.IndexedSlices(tf.constant([1.0]), tf.constant([0.5])),
     ],
-    ids=["int tensor", "int array", "bool", "complex", "str", "object", "int rows"],
+    ids=["int tensor", "int array", "bool", "complex", "str", "object", "int rows", "float index"],
 )
 def test_gradients_of_another_kind_are_refused_with_the_name_of_the_variable(graph, grad):
     w = tf.Variable([1.0, 2.0], name="w")
@@ -146,6 +147,9 @@ def test_gradients_of_another_kind_are_refused_with_the_name_of_the_variable(gra
         (lambda: np.zeros((3, 2)), r"expected shape \(2, 3\), got \(3, 2\)"),
         (lambda: 0.5, r"expected shape \(2, 3\), got \(\)"),
         (lambda: rows(np.zeros((1, 2)), [0]), r"expected rows of shape \(3,\), got \(2,\)"),
+        (lambda: rows(np.zeros((1, 3)), [0, 1]), r"expected one index a row of .*, got .*\(2,\)"),
+        (lambda: rows(np.zeros((1, 3)), [[0]]), r"expected one index a row of .*, got .*\(1, 1\)"),
+        (lambda: rows(np.zeros((1, 3)), 0), r"expected one index a row of .*, got .*\(\)"),
     ],
 )
 def test_gradients_of_another_shape_are_refused(graph, grad, text):

@@ -239,6 +239,11 @@ class TestExponentialMovingAverage:
         with pytest.raises(ValueError, match=r"decay: expected a number in \[0, 1\]"):
             ExponentialMovingAverage(decay)
 
+    @pytest.mark.parametrize("decay", [None, "0.9", [0.9], 1j, True])
+    def test_a_decay_of_another_kind(self, decay):
+        with pytest.raises(TypeError, match=r"decay: expected a number in \[0, 1\]"):
+            ExponentialMovingAverage(decay)
+
     @pytest.mark.parametrize(
         ("message", "make"),
         [
