@@ -406,6 +406,6 @@ def test_tensors_of_the_other_mode_are_refused(graph):
         value = tf.constant([[1.0, 2.0]])
         with pytest.raises(RuntimeError, match="was built in a graph"):
             Counting(3)(x)
-    with pytest.raises((RuntimeError, ValueError), match="belongs to another graph"):
+    with pytest.raises((RuntimeError, ValueError), match="eager mode"):
         Counting(3)(value)
     assert names(graph.get_operations()) == ["x"]
