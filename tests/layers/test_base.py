@@ -239,6 +239,16 @@ def test_several_inputs():
     assert layer({"a": x, "b": z}).shape == [None, 2]
 
 
+def test_apply_is_the_call():
+    layer = Counting(3)
+    assert layer.apply(pairs(), factor=2.0).name == "counting/mul:0"
+
+
+@pytest.mark.parametrize("layer", [layers.Dropout(), layers.BatchNormalization()])
+def test_layers_that_keep_the_shape(layer):
+    assert layer.compute_output_shape([None, 3]).as_list() == [None, 3]
+
+
 def test_a_list_of_numbers_is_one_input():
     y = layers.Layer()([[1.0, 2.0]])
     assert y.shape == (1, 2)

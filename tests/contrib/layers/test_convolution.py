@@ -84,6 +84,12 @@ SAME = {
             IMAGES, 4, 3, 2, "same", activation=tf.nn.relu, kernel_initializer=BACK
         ),
     ),
+    "conv2d_transpose without activation": (
+        lambda: layers.conv2d_transpose(
+            IMAGES, 4, 3, padding="VALID", activation_fn=None, weights_initializer=BACK
+        ),
+        lambda: tf_layers.conv2d_transpose(IMAGES, 4, 3, kernel_initializer=BACK),
+    ),
     "separable_conv2d": (
         lambda: layers.separable_conv2d(
             IMAGES, 4, 3, 2, activation_fn=None, weights_initializer=DEEP,

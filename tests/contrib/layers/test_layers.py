@@ -236,6 +236,12 @@ def test_reuse_under_another_shape():
 
 
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+def test_bias_add_alone(data_format):
+    x = np.zeros((2, 4, 4), np.float32)
+    assert layers.bias_add(x, data_format=data_format).name == "BiasAdd/BiasAdd:0"
+
+
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 def test_bias_add(graph, data_format):
     x = np.zeros((2, 3, 4, 5), np.float32)
     channels = 3 if data_format == "NCHW" else 5
