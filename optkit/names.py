@@ -241,6 +241,32 @@ _TEXT = {
         remove_squeezable_dimensions smart_case smart_cond smart_constant_value sort
         strip_name_scope variable with_same_shape with_shape zero_initializer
     """,
+    "math": """
+        abs accumulate_n acos acosh add add_n angle approx_max_k approx_min_k argmax argmin asin
+        asinh atan atan2 atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc bincount ceil
+        confusion_matrix conj cos cosh count_nonzero cumprod cumsum cumulative_logsumexp digamma
+        divide divide_no_nan equal erf erfc erfcinv erfinv exp expm1 floor floordiv floormod
+        greater greater_equal igamma igammac imag in_top_k invert_permutation is_finite is_inf
+        is_nan is_non_decreasing is_strictly_increasing l2_normalize lbeta less less_equal
+        lgamma log log1p log_sigmoid log_softmax logical_and logical_not logical_or logical_xor
+        maximum minimum mod multiply multiply_no_nan ndtri negative nextafter not_equal
+        polygamma polyval pow real reciprocal reciprocal_no_nan reduce_all reduce_any
+        reduce_euclidean_norm reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod
+        reduce_std reduce_sum reduce_variance rint round rsqrt scalar_mul segment_max
+        segment_mean segment_min segment_prod segment_sum sigmoid sign sin sinh sobol_sample
+        softmax softplus softsign sqrt square squared_difference subtract tan tanh top_k truediv
+        unsorted_segment_max unsorted_segment_mean unsorted_segment_min unsorted_segment_prod
+        unsorted_segment_sqrt_n unsorted_segment_sum xdivy xlog1py xlogy zero_fraction zeta
+    """,
+    "random": """
+        Algorithm Generator all_candidate_sampler categorical create_rng_state
+        fixed_unigram_candidate_sampler fold_in gamma get_global_generator get_seed
+        learned_unigram_candidate_sampler log_uniform_candidate_sampler multinomial normal
+        poisson set_global_generator set_random_seed shuffle split stateless_binomial
+        stateless_categorical stateless_gamma stateless_multinomial stateless_normal
+        stateless_parameterized_truncated_normal stateless_poisson stateless_truncated_normal
+        stateless_uniform truncated_normal uniform uniform_candidate_sampler
+    """,
     "contrib.layers": """
         GDN OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES RevBlock adaptive_clipping_fn
         apply_regularization avg_pool2d avg_pool3d batch_norm bias_add bow_encoder
