@@ -90,7 +90,7 @@ def gradients(
 
     Raises:
         TypeError: a y is not floating, or a grad_y has another dtype.
-        ValueError: wrong lengths, shapes, or aggregation method.
+        ValueError: wrong lengths, shapes, or aggregation method; an x of eager mode.
         LookupError: an operation on the path has no gradient rule.
     """
     if aggregation_method not in (None, 0, 1, 2):
@@ -101,7 +101,12 @@ def gradients(
     if get_default_graph().eager:
         raise RuntimeError("gradients: eager mode keeps no graph to go back; use GradientTape")
     targets = _listed(ys)
-    graph = next((y.graph for y in targets if is_symbolic(y)), get_default_graph())
+    graph: Graph = next((y.graph for y in targets if is_symbolic(y)), get_default_graph())
+    if graph.eager:
+        raise RuntimeError(f"gradients: ys: {targets[0]!r} was made in eager mode; use a tape")
+    for x in _listed(xs):
+        if is_symbolic(x) and x.graph.eager:
+            raise ValueError(f"xs: {x!r} was made in eager mode, and ys in a graph")
     with graph.as_default(), graph.all_or_nothing():
         targets = [_differentiated(y) for y in targets]
         with graph.name_scope(name or "gradients"):
@@ -113,6 +118,7 @@ def gradients(
                 stopped={_source(x, "stop_gradients") for x in _listed(stop_gradients)},
                 aggregation=aggregation_method or AggregationMethod.DEFAULT,
                 colocate=colocate_gradients_with_ops,
+                producer=_through_captures() if graph.outer is not None else None,
             )
 
 
@@ -207,6 +213,43 @@ def _in_graph(tensor: Tensor) -> Operation:
     return tensor.op
 
 
+class _Crossing(Operation):
+    """The way from what stands for a tensor in a loop's body to the tensor: the identity."""
+
+    __slots__ = ()
+
+    def __init__(self, inner: Tensor, outer: Tensor) -> None:
+        op = inner.op
+        self.graph = op.graph
+        self.kind = op.kind
+        self.name = op.name
+        self.inputs = (outer,)
+        self.control_inputs = ()
+        self.outputs = (inner,)
+        self.variables = ()
+        self.attrs = {}
+        self.branch = op.branch
+        self.device = ""
+        self._colocation = ()
+        self.index = op.index
+        self.site = op.site
+
+
+def _through_captures() -> _Producer:
+    """In a loop's body: what stands for a tensor of the graph around comes from that tensor."""
+    crossings: dict[Tensor, Operation] = {}
+
+    def producer(tensor: Tensor) -> Operation:
+        outer = tensor.graph.source_of(tensor)
+        if outer is None:
+            return tensor.op
+        if tensor not in crossings:
+            crossings[tensor] = _Crossing(tensor, outer)
+        return crossings[tensor]
+
+    return producer
+
+
 def _ancestors(targets: Sequence[Tensor], producer: _Producer) -> list[Operation]:
     """The operations whose values the targets are made of, newest first."""
     found: set[Operation] = set()
@@ -218,7 +261,7 @@ def _ancestors(targets: Sequence[Tensor], producer: _Producer) -> list[Operation
             waiting.extend(producer(tensor) for tensor in op.inputs)
             if op.kind.access == "read":
                 waiting.extend(op.variables)
-    return sorted(found, key=lambda op: -op.index)
+    return sorted(found, key=lambda op: (-op.graph.depth, -op.index))
 
 
 def _dependent(
@@ -292,6 +335,8 @@ class _Walk:
         That is the `cond` branch in which `gradients` was called, or one further inside: a
         gradient asked for in a branch is worked out only where that is taken.
         """
+        if branch is not None and branch.predicate.graph is not self.graph:
+            return self.home
         inside = self.home is not None and (branch is None or branch in self.home.chain())
         return self.home if inside else branch
 
@@ -302,13 +347,25 @@ class _Walk:
             assert dy is not None
             self._contribute(op.variables[0].outputs[0], dy, self._place(op.branch))
             return
+        if isinstance(op, _Crossing):
+            (dy,) = dys
+            assert dy is not None
+            self._contribute(op.inputs[0], dy, self._place(op.branch))
+            return
         if not op.kind.differentiable:
             return
         if op.kind.gradient is None:
             raise LookupError(
                 f"{op.describe()} has no gradient rule; use stop_gradient, or declare one"
             )
-        colocation = self.graph.colocate_with(op) if self.colocate else contextlib.nullcontext()
+        here = op.graph is self.graph
+        if op.kind.merges and not here:
+            raise LookupError(
+                f"{op.describe()} is a cond outside of the loop, and a gradient through it is "
+                "asked for inside; use stop_gradient, or build the cond inside"
+            )
+        colocated = self.colocate and here
+        colocation = self.graph.colocate_with(op) if colocated else contextlib.nullcontext()
         with (
             self.graph.name_scope(None),
             self.graph.name_scope(f"{self.prefix}{op.name}_grad"),

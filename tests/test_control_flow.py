@@ -21,6 +21,7 @@ from optkit.ops.state_ops import assign_add
 from optkit.runtime.eager import eager
 from optkit.runtime.session import Session
 from optkit.runtime.tape import GradientTape
+from optkit.train.moving_averages import assign_moving_average
 from optkit.variables import Variable, global_variables_initializer
 
 X = np.array([0.3, -1.2, 0.8])
@@ -111,6 +112,32 @@ def test_gradients_where_no_turn_runs():
     dx, dw = run(gradients(y, [x, w]))
     np.testing.assert_array_equal(dx, np.ones(3))
     np.testing.assert_array_equal(dw, np.zeros(3))
+
+
+def test_gradients_inside_a_body_reach_what_is_outside():
+    """x ← x - 0.1·∂(2·w²·x²)/∂w, with 2·w and w from outside, from w = 3: f ← f - 1.2·f²."""
+    w = Variable(3.0)
+    c = w * 2.0
+
+    def body(i, x):
+        (direct, through) = gradients(x * x * w * c, [c, w])
+        inner = while_loop(lambda j, y: j < 1, lambda j, y: (j + 1, gradients(y * c, w)[0]), [0, x])
+        return i + 1, x - 0.1 * through + 0.0 * direct + 0.0 * inner[1]
+
+    x = while_loop(lambda i, x: i < 3, body, [0, 1.0])[1]
+    session = Session()
+    session.run(global_variables_initializer())
+    expected = 1.0
+    for _ in range(3):
+        expected -= 1.2 * expected**2
+    np.testing.assert_allclose(session.run(x), expected, rtol=1e-5)
+
+
+def test_a_gradient_inside_a_body_through_a_cond_outside_is_refused():
+    w = constant(3.0)
+    c = cond(w > 1.0, lambda: w * 2.0, lambda: w)
+    with pytest.raises(LookupError, match="is a cond outside of the loop"):
+        while_loop(lambda x: x < 9.0, lambda x: x + gradients(x * c, w)[0], [1.0])
 
 
 def test_gradients_of_the_gradient_are_refused():
@@ -284,6 +311,15 @@ def test_bodies_that_cannot_be():
     built = get_default_graph().version
     with pytest.raises(ValueError, match="AssignAdd cannot change the variable 'v' inside"):
         while_loop(lambda y: y < 3, lambda y: y + assign_add(v, 1.0), [x])
+
+    def body(y):
+        with get_default_graph().control_dependencies([assign_add(v, 1.0)]):
+            return y + 1.0
+
+    with pytest.raises(ValueError, match="AssignAdd cannot change the variable 'v' inside"):
+        while_loop(lambda y: y < 3, body, [x])
+    with pytest.raises(ValueError, match="built in a loop's body, which changes nothing outside"):
+        while_loop(lambda y: y < 3, lambda y: y + assign_moving_average(v, y, 0.9), [x])
     with pytest.raises(ValueError, match="cannot be made inside; make it before"):
         while_loop(lambda y: y < 3, lambda y: y + Variable(1.0), [x])
     with pytest.raises(TypeError, match=r"loop variable 0 .*: expected float32 .*, got int32"):

@@ -25,6 +25,14 @@ __all__ = ["Graph", "default_mode", "get_default_graph", "reset_default_graph"]
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*")
 _SCOPE = re.compile(r"[A-Za-z0-9_.\-/]*")
+_OF_A_BODY = (
+    "was built in a loop's body, which changes nothing outside of it; return it from the body, and "
+    "use what the loop gives"
+)
+_OF_EAGER_MODE = (
+    "has its value in eager mode and is no part of a graph; pass the value, x.numpy(), or build "
+    "all in one mode"
+)
 _TAKEN_BACK = "is no longer in the graph: the call that built it raised; build it again"
 
 
@@ -33,6 +41,10 @@ class Graph:
 
     eager = False
     """Whether operations are carried out when they are built (see `optkit.runtime.eager`)."""
+    outer: Graph | None = None
+    """The graph around that of a loop's body."""
+    depth = 0
+    """How many graphs are around it."""
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
@@ -121,8 +133,19 @@ class Graph:
                 "return it from the branch's function instead"
             )
 
+    def source_of(self, tensor: Tensor) -> Tensor | None:
+        """The tensor of the graph around that `tensor` stands for, if it stands for one."""
+        return None
+
+    def check_write(self, kind: Kind, variable: Operation) -> None:
+        """Refuse to change a variable where a loop's body is built."""
+
     def _check_member(self, kind: Kind, op: Operation, element: Any) -> None:
         if op.graph is not self:
+            if op.graph.eager:
+                raise ValueError(f"{kind.name}: {element!r} {_OF_EAGER_MODE}")
+            if op.graph.depth > self.depth:
+                raise ValueError(f"{kind.name}: {element!r} {_OF_A_BODY}")
             raise ValueError(
                 f"{kind.name}: {element!r} belongs to another graph than the one being built. "
                 "After reset_default_graph() or in a new Graph, build everything again, or stay "
@@ -231,6 +254,10 @@ class Graph:
         else:
             raise TypeError(f"expected a Tensor, Operation, Variable or a name, got {obj!r}")
         if element.graph is not self:
+            if element.graph.eager:
+                raise ValueError(f"{obj!r} {_OF_EAGER_MODE}")
+            if element.graph.depth > self.depth:
+                raise ValueError(f"{obj!r} {_OF_A_BODY}")
             raise ValueError(
                 f"{obj!r} belongs to another graph. After reset_default_graph() a new session and "
                 "newly built tensors are needed"

@@ -65,7 +65,11 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
 
 
 def _graph_of(items: Sequence[Any]) -> Graph:
-    return items[0].graph if items else get_default_graph()
+    current = get_default_graph()
+    graph: Graph = items[0].graph if items else current
+    if graph.eager and not current.eager:
+        current.as_operations(items, "inputs")  # which says that they have run
+    return graph
 
 
 @composite
@@ -285,12 +289,12 @@ def _branch_function(name: str, given: Any, old_name: str, old: Any) -> Callable
 def _predicate(pred: Any) -> Tensor:
     if isinstance(pred, bool):
         raise TypeError(f"cond: pred: expected a bool tensor, got Python's {pred}; use if")
+    if pred is None:
+        raise TypeError("cond: pred: expected a bool tensor, got None")
     tensor = as_tensor(pred, name="pred")
     if tensor.dtype is not bool_:
         raise TypeError(f"cond: pred: expected a bool tensor, got {tensor!r}")
     if not tensor.shape.is_compatible_with(()):
-    if pred is None:
-        raise TypeError("cond: pred: expected a bool tensor, got None")
         raise ValueError(f"cond: pred: expected shape (), got {tensor!r}")
     return tensor
 

@@ -217,6 +217,7 @@ def _accumulate(kind: Kind, variable: Operation, value: Any, name: str | None) -
 def _building(variable: Operation, kind: Kind, name: str | None) -> Iterator[str]:
     """The name scope of a write and the constants it takes; a refused one leaves no trace."""
     graph = variable.graph
+    get_default_graph().check_write(kind, variable)
     mark = graph.mark()
     try:
         with graph.as_default(), graph.name_scope(name or kind.name) as scope:

@@ -121,6 +121,12 @@ class EagerTensor(Tensor):
         """Refuse: there is nothing left to run."""
         raise RuntimeError("Tensor.eval: the tensor has a value already; use x.numpy()")
 
+    def __copy__(self) -> EagerTensor:
+        return self  # a value does not change
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EagerTensor:
+        return self
+
     def __format__(self, spec: str) -> str:
         return format(self.numpy(), spec) if self._shape == () else format(repr(self), spec)
 
@@ -232,10 +238,11 @@ class EagerGraph(Graph):
                 extra = {"stream": self._stream(op)} if kind.random else {}
                 result = kind.kernel(backend.xp, *values, **extra, **op.attrs)
         except Exception as error:
-            failure = as_op_error(error, op)
-            if failure is error:
+            # No name for what is raised: it refers to this frame, and referring back would keep
+            # all values here until the garbage collector comes by.
+            if as_op_error(error, op) is error:
                 raise
-            raise failure from error
+            raise as_op_error(error, op) from error
         single = not isinstance(result, tuple | list)
         return (result,) if single else tuple(result)
 

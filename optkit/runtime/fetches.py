@@ -148,7 +148,7 @@ def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
     if is_symbolic(value) or isinstance(value, Operation):
         raise TypeError(
             f"feed_dict: the value for {tensor.name!r} is {value!r}; feed arrays or numbers, "
-            "e.g. the result of Session.run"
+            "e.g. the result of Session.run, or x.numpy() of eager mode"
         )
     try:
         array = _on_device(backend, tensor, value)

@@ -39,7 +39,8 @@ class FunctionGraph(Graph):
 
     def __init__(self, outer: Graph, what: str) -> None:
         super().__init__()
-        self.outer = outer
+        self.outer: Graph = outer
+        self.depth = outer.depth + 1
         self.what = what
         self.seed = outer.seed
         self.stores = outer.stores
@@ -47,6 +48,7 @@ class FunctionGraph(Graph):
         self.captures: dict[Tensor, Tensor] = {}
         """Tensor of the outer graph -> its placeholder."""
         self._copies: dict[Tensor, Tensor] = {}
+        self._sources: dict[Tensor, Tensor] = {}
 
     def create_operation(
         self,
@@ -64,8 +66,8 @@ class FunctionGraph(Graph):
         """
         if kind.access == "variable":
             raise ValueError(
-                f"{self.what}: the variable {name!r} cannot be made inside; make it before, and "
-                "use it inside"
+                f"{self.what}: the variable {(name or kind.name).rstrip('/')!r} cannot be made "
+                "inside; make it before, and use it inside"
             )
         inside = [self.captured(tensor) for tensor in inputs]
         return super().create_operation(kind, inside, attrs, name=name, variables=variables)
@@ -87,10 +89,25 @@ class FunctionGraph(Graph):
             if known is not None:
                 self._copies[tensor] = constant(known, name="copy")
                 return self._copies[tensor]
-            self.captures[source] = self.captures[tensor] = placeholder(
-                tensor.dtype, tensor.sizes, name="captured"
-            )
-        return self.captures[tensor]
+            inner = placeholder(tensor.dtype, tensor.sizes, name="captured")
+        self.captures[source] = self.captures[tensor] = inner
+        self._sources[inner] = source
+        return inner
+
+    def source_of(self, tensor: Tensor) -> Tensor | None:
+        """The tensor of the graph around that a placeholder stands for."""
+        return self._sources.get(tensor)
+
+    def check_write(self, kind: Kind, variable: Operation) -> None:
+        """Refuse: writes are built where their variable is, so they would run once, not each turn.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"{self.what}: {kind.name} cannot change the variable {variable.name!r} inside; "
+            "return the new value as a loop variable, and assign it afterwards"
+        )
 
     def outside(self) -> list[tuple[Tensor, Tensor]]:
         """The captured tensors of the graph around, each with its placeholder."""
@@ -248,11 +265,7 @@ class Loop:
         """Writes are built where their variable is: they would run once, not each turn."""
         for op in self._root.get_operations()[self._before :]:
             if op.kind.access == "write":
-                raise ValueError(
-                    f"{self.what}: {op.type} cannot change the variable "
-                    f"{op.variables[0].name!r} inside; return the new value as a loop variable, "
-                    "and assign it afterwards"
-                )
+                self.graph.check_write(op.kind, op.variables[0])
 
     # -- running ----------------------------------------------------------------------------
 

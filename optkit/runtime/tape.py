@@ -118,13 +118,26 @@ class GradientTape:
         Raises:
             ValueError: the tape is not recording.
             TypeError: it is no floating tensor.
+            RuntimeError: it is of the other mode.
         """
         if not self._recording:
             raise ValueError("watch: the tape is not recording; call it inside the `with`")
         for item in _flat(tensor):
             if not is_symbolic(item) or not _dtype(item).is_floating:
                 raise TypeError(f"watch: expected a floating Tensor or Variable, got {item!r}")
+            self._check_mode(item, "watch")
             self._watched[item._as_graph_element()] = None
+
+    def _check_mode(self, item: Any, what: str) -> None:
+        """Refuse a tensor of the other mode than the tape's."""
+        assert self._graph is not None
+        if is_symbolic(item) and item.graph.eager is not self._graph.eager:
+            here, there = (
+                ("eager mode", "a graph") if self._graph.eager else ("a graph", "eager mode")
+            )
+            raise RuntimeError(
+                f"{what}: the tape was entered in {here}, and {item!r} was made in {there}"
+            )
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
@@ -182,7 +195,8 @@ class GradientTape:
             unconnected_gradients: "none" or "zero", for a source the target does not depend on.
 
         Raises:
-            RuntimeError: the tape is not persistent and was used before, or never recorded.
+            RuntimeError: the tape is not persistent and was used before, or never recorded; a
+                tensor is of the other mode.
             TypeError, ValueError: as `optkit.gradients`.
         """
         if self._graph is None:
@@ -193,6 +207,8 @@ class GradientTape:
             )
         check_unconnected(unconnected_gradients)
         leaves = list(_flat(sources))
+        for item in (*_flat(target), *leaves):
+            self._check_mode(item, "gradient")
         if isinstance(self._graph, EagerGraph):
             if self._recording and not self._persistent:
                 self._pause()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import subprocess
 import sys
@@ -41,6 +42,58 @@ def test_a_tensor_of_eager_mode_is_refused_in_a_graph_and_the_reverse():
             _ = x + y
     with pytest.raises(RuntimeError, match="built in a graph"):
         _ = x + y
+
+
+def test_a_graph_takes_nothing_of_eager_mode_and_says_so():
+    x = tf.constant(1.0)
+    v = tf.Variable(1.0)
+    layer = tf.layers.Dense(2)
+    layer(tf.ones([1, 3]))
+    with tf.Graph().as_default(), tf.Session() as session:
+        y = tf.placeholder("float32", [])
+        for refused in (
+            lambda: y * x,
+            lambda: y * v,
+            lambda: layer(tf.ones([1, 3])),
+            lambda: session.run(x),
+            lambda: session.run(v),
+            lambda: tf.group(x),
+            lambda: tf.variables_initializer([v]),
+            lambda: tf.control_dependencies([x]).__enter__(),
+            lambda: tf.gradients(y, [v]),
+            lambda: tf.train.AdamOptimizer().minimize(y, var_list=[v]),
+            lambda: tf.while_loop(lambda i: i < 3.0, lambda i: i + x, [y]),
+        ):
+            with pytest.raises(ValueError, match=r"(has its value|was made) in eager mode"):
+                refused()
+        with pytest.raises(RuntimeError, match="was made in eager mode"):
+            tf.gradients(x, [x])
+        with pytest.raises(TypeError, match=r"feed arrays or numbers, .* x\.numpy\(\)"):
+            session.run(y, {y: x})
+
+
+def test_a_copy_of_a_value_is_the_value():
+    x = tf.constant([1.0, 2.0])
+    assert copy.copy(x) is x
+    assert copy.deepcopy({"x": [x]}) == {"x": [x]}
+
+
+def test_a_failing_kernel_keeps_no_values():
+    x = tf.constant([1.0])
+    kept = weakref.ref(x)
+
+    def fails(x):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.gather(x, [7])
+
+    gc.collect()
+    gc.disable()
+    try:
+        fails(x)
+        del x
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_variables_hold_their_own_arrays_and_collections_do_not_grow():

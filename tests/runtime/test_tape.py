@@ -123,6 +123,27 @@ class TestEager:
             tape.__enter__()
 
 
+def test_a_tensor_of_the_other_mode_is_refused(graph):
+    with graph.as_default():
+        w = tf.Variable(2.0)
+        y = w * w
+    with tf.eager():
+        x = tf.Variable(2.0)
+        with tf.GradientTape(persistent=True) as tape:
+            z = x * x
+            with pytest.raises(RuntimeError, match="watch: the tape was entered in eager mode"):
+                tape.watch(y)
+        for target, source in ((y, x), (z, w), ([z, y], [x])):
+            with pytest.raises(RuntimeError, match=r"eager mode, and .* was made in a graph"):
+                tape.gradient(target, source)
+        assert tape.gradient(z, x).numpy() == 4
+    with graph.as_default():
+        with tf.GradientTape() as tape, tf.eager():
+            z = x * x
+        with pytest.raises(RuntimeError, match=r"in a graph, and .* was made in eager mode"):
+            tape.gradient(z, x)
+
+
 class TestGraph:
     def test_it_builds_the_gradients(self, graph):
         w, x = tf.Variable(2.0), tf.placeholder(tf.float32, [])
