@@ -94,7 +94,8 @@ def _columns(x: Array, axes: tuple[int, ...]) -> tuple[Array, list[int], Any]:
 
 
 def _degrees(n: Any, correction: int) -> Any:
-    return max(n - correction, 1) if correction else n
+    # One element has no variance of a sample, so it counts; of none there is no variance at all.
+    return max(n - correction, min(n, 1)) if correction else n
 
 
 @op(

@@ -8,6 +8,7 @@ from typing import Any
 from optkit.backend.segments import merge_rows, segment_sum
 from optkit.dtypes import NUMBERS, DType, int64
 from optkit.graph import OPERATORS, IndexedSlices, Operation, Tensor
+from optkit.ops.array import zeros_like
 from optkit.ops.core import (
     INDEX_TYPES,
     Array,
@@ -18,7 +19,9 @@ from optkit.ops.core import (
     constant_value_as_shape,
     op,
 )
-from optkit.ops.indexing import gather
+from optkit.ops.indexing import gather, where
+from optkit.ops.logic import greater_equal
+from optkit.ops.reshaping import expand_dims
 from optkit.ops.state import check_indices
 from optkit.shapes import Shape, TensorShape
 
@@ -46,17 +49,29 @@ def _segmented(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Shape:
     host=("num_segments",),
 )
 def _unsorted_segment_sum(
-    xp: ArrayModule, data: Array, segment_ids: Array, num_segments: Array
+    xp: ArrayModule, data: Array, segment_ids: Array, num_segments: Array, *, all_rows: bool = False
 ) -> Array:
+    """The sums; a negative number is an error where `all_rows` count, else its row does not."""
     count = int(num_segments)
-    check_indices(xp, segment_ids, count, "segment_ids")
     values = data.reshape(segment_ids.size, *data.shape[segment_ids.ndim :])
-    return segment_sum(xp, values, segment_ids.reshape(-1), count)
+    rows = segment_ids.reshape(-1)
+    kept = rows >= 0
+    if not all_rows and not bool(kept.all()):
+        values, rows = values[kept], rows[kept]
+    check_indices(xp, rows, count, "segment_ids")
+    return segment_sum(xp, values, rows, count)
 
 
 @_unsorted_segment_sum.gradient
 def _(node: Operation, dy: Tensor) -> tuple[Tensor, None, None]:
-    return gather(dy, node.inputs[1]), None, None
+    data, rows, _ = node.inputs
+    if node.attrs["all_rows"] or data.sizes is None or rows.sizes is None:
+        return gather(dy, rows), None, None
+    kept = greater_equal(rows, 0)
+    taken = gather(dy, where(kept, rows, zeros_like(rows)))
+    for _axis in range(len(data.sizes) - len(rows.sizes)):
+        kept = expand_dims(kept, -1)
+    return where(kept, taken, zeros_like(taken)), None, None
 
 
 @composite
@@ -69,7 +84,7 @@ def unsorted_segment_sum(
 
     Args:
         data: shape segment_ids.shape + rest.
-        segment_ids: int32 or int64 in [0, num_segments).
+        segment_ids: int32 or int64 below num_segments; rows with a negative one are left out.
         num_segments: the number of rows of the result, which has shape (num_segments, *rest).
         name: the node's name.
 
@@ -92,7 +107,9 @@ def densify(slices: Any, name: str | None = None) -> Tensor:
         raise ValueError(f"{slices!r} has no dense_shape, so it cannot become a tensor")
     known = constant_value(slices.dense_shape)
     count = as_tensor(slices.dense_shape)[0] if known is None else known[0]
-    dense = unsorted_segment_sum(slices.values, slices.indices, count, name)
+    dense = _unsorted_segment_sum(
+        slices.values, slices.indices, count, all_rows=True, name=name or "UnsortedSegmentSum"
+    )
     dense.set_shape(constant_value_as_shape(slices.dense_shape))
     return dense
 

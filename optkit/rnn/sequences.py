@@ -16,6 +16,8 @@ from optkit.ops.logic import less
 from optkit.ops.masking import reverse_sequence
 from optkit.ops.math import cast
 from optkit.ops.rearranging import reverse
+from optkit.ops.reductions import reduce_sum
+from optkit.ops.reshaping import expand_dims
 from optkit.rnn.base import batch_of
 from optkit.variable_scope import get_variable_scope, variable_scope
 
@@ -227,12 +229,16 @@ def dynamic_rnn(
         lengths = _lengths(sequence_length, batch)
         state = _first_state(cell, initial_state, batch, dtype)
         known = rows[0].sizes[0] if rows[0].sizes else None
-        if get_default_graph().eager or (known is not None and 0 < known <= _UNROLLED):
+        if (get_default_graph().eager and known) or (known and known <= _UNROLLED):
             columns = [unstack(x, known) for x in rows]
             steps = [pack(inputs, list(step)) for step in zip(*columns, strict=True)]
             outputs, state = _unrolled(cell, steps, state, lengths)
             stacked = [stack(list(c)) for c in zip(*map(flatten, outputs), strict=True)]
             like = outputs[0]
+        elif known == 0:
+            # The step makes the variables, and tells what no step would give.
+            like, _ = cell(pack(inputs, [_row_of(x) for x in rows]), state)
+            stacked = [expand_dims(y, 0)[:0] for y in flatten(like)]
         else:
             like, stacked, state = _looped(cell, inputs, rows, state, lengths)
         return pack(like, stacked if time_major else [_exchanged(y) for y in stacked]), state
@@ -256,6 +262,11 @@ def _looped(
     first = [as_tensor(0, int32), *flatten(state)]
     finals, stacked = over_rows("dynamic_rnn", first, rows, step)
     return like, stacked, pack(state, finals[1:])
+
+
+def _row_of(x: Tensor) -> Tensor:
+    """Zeros in the shape of a row of something without rows."""
+    return reduce_sum(x, 0)
 
 
 def _exchanged(x: Tensor) -> Tensor:

@@ -389,3 +389,16 @@ def test_signatures_are_those_of_tensorflow():
         "inputs", *shared, "training", "trainable", "name", "reuse", *renorm,
         "virtual_batch_size", "adjustment",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_averages_of_an_empty_batch_are_nan_as_in_tensorflow(fused):
+    x = tf.constant(np.zeros((0, 2, 2, 3), np.float32))
+    y = norm(x, training=True, fused=fused)
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    session.run(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
+    gamma, beta, *averages = session.run(tf.global_variables())
+    assert_array_equal([gamma, beta], [[1, 1, 1], [0, 0, 0]])
+    assert np.isnan(averages).all()
+    assert session.run(tf.gradients(y, [x]))[0].shape == (0, 2, 2, 3)

@@ -177,3 +177,12 @@ def test_segment_sum_infers_what_it_can():
     assert unsorted_segment_sum(x, placeholder("int32"), 4).shape.ndims is None
     with pytest.raises(ValueError, match="segment_ids: expected the first sizes of"):
         unsorted_segment_sum(x, [[0, 1]], 4)
+
+
+def test_segment_sum_leaves_rows_with_negative_numbers_out():
+    x = constant(np.arange(1.0, 9.0).reshape(2, 2, 2))
+    rows = constant([[1, -1], [-7, 1]])
+    y = unsorted_segment_sum(x, rows, 2)
+    np.testing.assert_array_equal(run(y), [[0, 0], [8, 10]])
+    (dx,) = gradients(y * constant([[np.inf, np.nan], [2.0, 3.0]], "float64"), [x])
+    np.testing.assert_array_equal(run(dx), [[[2, 3], [0, 0]], [[0, 0], [2, 3]]])

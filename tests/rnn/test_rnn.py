@@ -1,5 +1,7 @@
 """Cells and what runs them, against equations written in NumPy."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -390,3 +392,16 @@ def test_tf1s_namespaces():
     assert optkit.nn.dynamic_rnn is sequences.dynamic_rnn
     assert optkit.contrib.rnn.static_rnn is sequences.static_rnn
     assert optkit.contrib.rnn.BasicLSTMCell is cells.BasicLSTMCell
+
+
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+def test_dynamic_rnn_over_no_steps_keeps_its_state(mode):
+    with eager() if mode == "eager" else contextlib.nullcontext():
+        cell = cells.LSTMCell(3)
+        first = cells.LSTMStateTuple(constant(np.ones((2, 3))), constant(np.full((2, 3), 2.0)))
+        inputs = constant(np.zeros((2, 0, 4)))
+        outputs, last = sequences.dynamic_rnn(cell, inputs, initial_state=first)
+        assert outputs.shape == [2, 0, 3]
+        assert [v.shape for v in cell.trainable_weights] == [[7, 12], [12]]
+        found = [x.numpy() for x in last] if mode == "eager" else list(Session().run(last))
+    np.testing.assert_array_equal(found, [np.ones((2, 3)), np.full((2, 3), 2.0)])
