@@ -18,7 +18,7 @@ from optkit.ops.array import concat, expand_dims, stack, stop_gradient, unstack
 from optkit.ops.core import as_tensor, composite
 from optkit.ops.logic import less, logical_and
 from optkit.ops.rearranging import reverse as reversed_axes
-from optkit.runtime.loops import Loop
+from optkit.runtime.loops import Loop, given
 from optkit.shapes import Shape, TensorShape
 
 __all__ = ["foldl", "foldr", "map_fn", "scan", "while_loop"]
@@ -123,9 +123,17 @@ def _eager_while(
     turn = 0
     while (limit is None or turn < int(limit)) and bool(cond(*pack(loop_vars, tensors))):
         news = _turned(body, loop_vars, tensors)
-        tensors = [as_tensor(new, old.dtype) for new, old in zip(news, tensors, strict=True)]
+        tensors = _after_a_turn("while_loop", news, tensors)
         turn += 1
     return tensors
+
+
+def _after_a_turn(what: str, news: Sequence[Any], olds: Sequence[Tensor]) -> list[Tensor]:
+    """In eager mode: the new loop variables, of the dtypes of the old."""
+    return [
+        given(new, old.dtype, f"{what}: loop variable {i} after a turn")
+        for i, (new, old) in enumerate(zip(news, olds, strict=True))
+    ]
 
 
 def _invariants(loop_vars: Any, tensors: Sequence[Tensor], invariants: Any) -> list[Shape]:
@@ -223,14 +231,14 @@ def over_rows(
     if get_default_graph().eager:
         outs: list[list[Any]] = []
         for elements in zip(*(unstack(row) for row in rows), strict=True):
-            news, given = step(states, list(elements))
-            states = [as_tensor(new, old.dtype) for new, old in zip(news, states, strict=True)]
-            outs.append([as_tensor(value) for value in given])
+            news, results = step(states, list(elements))
+            states = _after_a_turn(what, news, states)
+            outs.append([as_tensor(value) for value in results])
         return states, [stack(column) for column in zip(*outs, strict=True)]
     loop = Loop(what, states, [state.sizes for state in states], rows, _length(rows))
     with loop.graph.as_default():
-        news, given = step(loop.state_inputs, loop.row_inputs)
-    return loop.finished(news, given, "While")
+        news, results = step(loop.state_inputs, loop.row_inputs)
+    return loop.finished(news, results, "While")
 
 
 @composite
@@ -272,7 +280,9 @@ def map_fn(
         def step(_: list[Tensor], row: list[Tensor]) -> tuple[list[Any], list[Any]]:
             result = fn(pack(elems, row))
             same_structure(expected, result, "fn")
-            outs = [as_tensor(value) for value in flatten(result)]
+            outs = [
+                given(value, None, f"fn: result {i}") for i, value in enumerate(flatten(result))
+            ]
             for out, one in zip(outs, wanted, strict=True):
                 if dtype is not None and out.dtype is not one:
                     raise TypeError(f"fn: expected {one.name}, as dtype says, got {out!r}")
@@ -310,8 +320,8 @@ def _folded(
         result = fn(pack(like, old), pack(elems, row))
         same_structure(like, result, "fn")
         news = [
-            as_tensor(new) if hasattr(new, "dtype") else as_tensor(new, state.dtype)
-            for new, state in zip(flatten(result), old, strict=True)
+            given(new, None if hasattr(new, "dtype") else state.dtype, f"fn: result {i}")
+            for i, (new, state) in enumerate(zip(flatten(result), old, strict=True))
         ]
         return news, news if keep_all else []
 

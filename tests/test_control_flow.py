@@ -337,6 +337,20 @@ def test_bodies_that_cannot_be():
     assert [op.name for op in get_default_graph().get_operations()[built:]] == []
 
 
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, eager])
+def test_what_a_function_gives_is_named_where_it_is_no_tensor(mode):
+    with mode():
+        x = constant([1.0, 2.0])
+        with pytest.raises(ValueError, match="loop variable 0 after a turn: expected a value"):
+            while_loop(lambda y: reduce_sum(y) < 9.0, lambda y: None, [x])
+        with pytest.raises(TypeError, match="loop variable 1 after a turn: expected float32, got"):
+            while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, "text"), [0, x])
+        with pytest.raises(ValueError, match="fn: result 0: expected a value, got None"):
+            map_fn(lambda row: None, x)
+        with pytest.raises(ValueError, match="fn: result 0: expected a value, got None"):
+            scan(lambda total, row: None, x)
+
+
 def test_errors_name_the_line_of_the_body():
     x = placeholder("float32", [None, None])
     y = while_loop(

@@ -26,7 +26,7 @@ from optkit.runtime.execution import Run
 from optkit.runtime.plan import Plan
 from optkit.shapes import Shape, TensorShape
 
-__all__ = ["FunctionGraph", "Loop"]
+__all__ = ["FunctionGraph", "Loop", "given"]
 
 
 class FunctionGraph(Graph):
@@ -121,6 +121,18 @@ class FunctionGraph(Graph):
     def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
         """The items of a collection of the graph around."""
         return self.outer.get_collection(name, scope)
+
+
+def given(value: Any, dtype: DType | None, what: str) -> Tensor:
+    """What a function of the user's gave, as a tensor; `what` it is, for messages.
+
+    Raises:
+        TypeError, ValueError: it is no tensor, or has another dtype.
+    """
+    try:
+        return as_tensor(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 class _Counts(dict[Operation, Any]):
@@ -225,11 +237,15 @@ class Loop:
             TypeError, ValueError: a new state has another dtype or shape than the state.
         """
         with self.graph.as_default():
-            news = []
+            news: list[Tensor] = []
             for old, new in zip(self.state_inputs, new_states, strict=True):
-                tensor = as_tensor(new) if hasattr(new, "dtype") else as_tensor(new, old.dtype)
+                label = f"{self.what}: loop variable {len(news)} after a turn"
+                tensor = given(new, None if hasattr(new, "dtype") else old.dtype, label)
                 news.append(self.graph.captured(tensor))
-            outs = [self.graph.captured(as_tensor(row)) for row in stacked]
+            outs = [
+                self.graph.captured(given(row, None, f"{self.what}: result {i}"))
+                for i, row in enumerate(stacked)
+            ]
         self._refuse_writes()
         for i, (first, old, new) in enumerate(
             zip(self.states, self.state_inputs, news, strict=True)
