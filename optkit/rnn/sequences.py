@@ -19,6 +19,7 @@ from optkit.ops.rearranging import reverse
 from optkit.ops.reductions import reduce_sum
 from optkit.ops.reshaping import expand_dims
 from optkit.rnn.base import batch_of
+from optkit.shapes import TensorShape
 from optkit.variable_scope import get_variable_scope, variable_scope
 
 __all__ = [
@@ -60,7 +61,15 @@ def _first_state(cell: Any, initial_state: Any, batch: Any, dtype: Any) -> Any:
             raise ValueError("dtype: expected one where there is no initial_state")
         return cell.zero_state(batch, as_dtype(dtype))
     same_structure(cell.state_size, initial_state, "initial_state")
-    return pack(initial_state, [as_tensor(value) for value in flatten(initial_state)])
+    tensors = [as_tensor(value, name="initial_state") for value in flatten(initial_state)]
+    rows = batch if isinstance(batch, int) else None
+    for size, tensor in zip(flatten(cell.state_size), tensors, strict=True):
+        if isinstance(size, int) and not tensor.shape.is_compatible_with([rows, size]):
+            raise ValueError(
+                f"initial_state: expected shape {TensorShape([rows, size])}, that of the cell's "
+                f"state, got {tensor!r}"
+            )
+    return pack(initial_state, tensors)
 
 
 def _step(cell: Any, inputs: Any, state: Any, time: Any, lengths: Tensor | None) -> Any:

@@ -405,3 +405,12 @@ def test_dynamic_rnn_over_no_steps_keeps_its_state(mode):
         assert [v.shape for v in cell.trainable_weights] == [[7, 12], [12]]
         found = [x.numpy() for x in last] if mode == "eager" else list(Session().run(last))
     np.testing.assert_array_equal(found, [np.ones((2, 3)), np.full((2, 3), 2.0)])
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 5), (5,)])
+def test_an_initial_state_of_another_shape_is_refused(shape):
+    state = constant(np.ones(shape))
+    with pytest.raises(ValueError, match=r"initial_state: expected shape \(2, 5\), .* got"):
+        sequences.dynamic_rnn(cells.GRUCell(5), constant(X), initial_state=state)
+    with pytest.raises(ValueError, match=r"initial_state: expected shape \(2, 5\), .* got"):
+        sequences.static_rnn(cells.GRUCell(5), [constant(X[:, 0])], initial_state=state)
