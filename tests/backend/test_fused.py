@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optkit import train
 from optkit.backend.fused import FusedUpdate, UntraceableError
@@ -123,3 +125,71 @@ def test_clip_keeps_the_sign_of_zero_and_lets_nan_through(dtype):
             [got], w, limits
         )
         assert got.tobytes() == expected.tobytes()
+
+
+# -- random equations -----------------------------------------------------------------------------
+
+LEAVES = st.sampled_from(["w", "g", "m", "w", "g", "m", "rate", 0.5, 2])
+ONE = ["abs", "exp", "log1p", "negative", "sign", "sqrt", "square", "tanh", "floor", "reciprocal"]
+TWO = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "copysign", "power"]
+TRUTHS = ["greater", "less", "equal", "not_equal", "greater_equal", "less_equal"]
+
+
+def calls(names, *arguments):
+    return st.tuples(st.sampled_from(names), *arguments)
+
+
+def truths(x):
+    compared = calls(TRUTHS, x, x) | calls(["isfinite", "isnan"], x)
+    return compared | calls(["logical_and", "logical_or"], compared, compared)
+
+
+EXPRESSIONS = st.recursive(
+    LEAVES,
+    lambda x: (
+        calls(ONE, x)
+        | calls(TWO, x, x)
+        | calls(["where"], truths(x), x, x)
+        | calls(["multiply"], x, truths(x))
+        | calls(["clip"], x, st.sampled_from([-1.0, 0.0]), st.sampled_from([0.5, 2.0]))
+    ),
+    max_leaves=12,
+)
+
+
+def evaluated(expression, xp, leaves):
+    if isinstance(expression, tuple):
+        function, *arguments = expression
+        return getattr(xp, function)(*(evaluated(item, xp, leaves) for item in arguments))
+    return leaves.get(expression, expression) if isinstance(expression, str) else expression
+
+
+@given(
+    st.tuples(EXPRESSIONS, EXPRESSIONS, EXPRESSIONS),
+    st.sampled_from([np.float16, np.float32, np.float64]),
+    st.integers(0, 100),
+)
+def test_any_equation_that_can_be_followed_gives_numpys_bits(expressions, dtype, seed):
+    shared, *outputs = expressions
+
+    def equation(xp, w, g, m, rate):
+        leaves = {"w": w, "g": g, "m": m, "rate": rate}
+        leaves["g"] = g * evaluated(shared, xp, leaves)
+        first, second = (evaluated(output, xp, leaves) for output in outputs)
+        return w - first, m + second
+
+    try:
+        fused = FusedUpdate(equation, 1, ("rate",))
+    except UntraceableError:  # then it is called as it is
+        return
+    wide = np.float32 if dtype is np.float16 else dtype
+    rng = np.random.default_rng(seed)
+    w, g, m = rng.choice([0.0, -0.0, np.nan, np.inf, 1.0, -0.7, 2.5, 1e-4], (3, 30)).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = equation(np, *(x.astype(wide) for x in (w, g, m)), rate=np.asarray(wide(0.1)))
+        expected = [np.asarray(x).astype(dtype) for x in expected]
+        fused([w, m], g, [wide(0.1)])
+    for got, wanted in zip((w, m), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+        numbers = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(wanted)[numbers])
