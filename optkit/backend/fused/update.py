@@ -24,8 +24,8 @@ from optkit.backend.fused.trace import trace
 
 __all__ = ["FusedUpdate"]
 
-TILE = 1 << 15
-"""Elements a tile: a handful of them fit a processor's second-level cache."""
+TILE = 1 << 16
+"""Elements a tile: few enough for a second-level cache, many enough to hide the calls."""
 _PARALLEL = 1 << 17
 """Elements from which on a second thread pays for being woken."""
 _COMPILED = 1 << 17
