@@ -209,7 +209,10 @@ def _with_axis(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
 
 @op("ExpandDims", types=ALL_TYPES, shape=_with_axis)
 def _expand_dims(xp: ArrayModule, input: Array, *, axis: int) -> Array:
-    return xp.expand_dims(input, axis)
+    # np.expand_dims spends several times as long on its arguments.
+    sizes = list(input.shape)
+    sizes.insert(axis if axis >= 0 else len(sizes) + 1 + axis, 1)
+    return input.reshape(sizes)
 
 
 @_expand_dims.gradient

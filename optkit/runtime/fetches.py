@@ -145,7 +145,13 @@ def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
         TypeError: the value has a dtype that the tensor does not take.
         ValueError: it has another shape.
     """
-    if is_symbolic(value) or isinstance(value, Operation):
+    # What most feeds are, ahead of all that others may be.
+    if type(value) is np.ndarray and backend.xp is np and tensor.dtype is not string:
+        if value.dtype == tensor.dtype.dtype and fits(tensor.sizes, value.shape):
+            array = value.view()
+            array.flags.writeable = False
+            return array
+    elif is_symbolic(value) or isinstance(value, Operation):
         raise TypeError(
             f"feed_dict: the value for {tensor.name!r} is {value!r}; feed arrays or numbers, "
             "e.g. the result of Session.run, or x.numpy() of eager mode"
