@@ -42,7 +42,11 @@ from optkit.contrib.layers import (
     optimize_loss,
 )
 from optkit.contrib.training import (
+    add_gradients_summaries,
+    clip_gradient_norms,
+    clip_gradient_norms_fn,
     create_train_op,
+    multiply_gradients,
 )
 from optkit.control_flow import (
     foldl,
@@ -431,6 +435,7 @@ __all__ = [
     "acosh",
     "adaptive_clipping_fn",
     "add",
+    "add_gradients_summaries",
     "add_n",
     "add_to_collection",
     "add_to_collections",
@@ -474,6 +479,8 @@ __all__ = [
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "clip_gradient_norms",
+    "clip_gradient_norms_fn",
     "colocate_with",
     "compat",
     "complex64",
@@ -589,6 +596,7 @@ __all__ = [
     "moving_average_variables",
     "multinomial",
     "multiply",
+    "multiply_gradients",
     "name_scope",
     "negative",
     "newaxis",
