@@ -292,6 +292,10 @@ _TEXT = {
         variance_scaling_initializer weighted_sparse_column weighted_sum_from_feature_columns
         xavier_initializer xavier_initializer_conv2d
     """,
+    "contrib.slim": """
+        arg_scope data dataset evaluation layers learning losses metrics model_analyzer nets queues
+        summaries tfexample_decoder variables
+    """,
     "contrib.training": """
         FailureTolerator FeedingQueueRunner GreedyLoadBalancingStrategy HParams
         NextQueuedSequenceBatch RandomStrategy SequenceQueueingStateSaver StopAfterNEvalsHook

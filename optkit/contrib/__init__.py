@@ -1,11 +1,11 @@
-"""`tf.contrib`: layers, training, framework, rnn and seq2seq."""
+"""`tf.contrib`: layers, training, framework, rnn, seq2seq and slim."""
 
 from typing import TYPE_CHECKING
 
-from optkit.contrib import framework, layers, rnn, seq2seq, training
+from optkit.contrib import framework, layers, rnn, seq2seq, slim, training
 from optkit.names import missing
 
-__all__ = ["framework", "layers", "rnn", "seq2seq", "training"]
+__all__ = ["framework", "layers", "rnn", "seq2seq", "slim", "training"]
 
 
 def __dir__() -> list[str]:

@@ -19,14 +19,14 @@ from optkit.variables import Variable
 
 __all__ = ["add_gradients_summaries", "create_train_op"]
 
-_USE_GLOBAL_STEP = 0
+USE_GLOBAL_STEP = 0
 _log = logging.getLogger("optkit")
 
 
 def create_train_op(
     total_loss: Any,
     optimizer: Any,
-    global_step: Any = _USE_GLOBAL_STEP,
+    global_step: Any = USE_GLOBAL_STEP,
     update_ops: Iterable[Any] | None = None,
     variables_to_train: Sequence[Any] | None = None,
     transform_grads_fn: Callable[[list[Any]], Any] | None = None,
@@ -80,7 +80,7 @@ def create_train_op(
     if transform_grads_fn is not None and not callable(transform_grads_fn):
         raise TypeError(f"transform_grads_fn: expected a function, got {transform_grads_fn!r}")
     with graph.all_or_nothing():
-        if global_step is _USE_GLOBAL_STEP or (type(global_step) is int and global_step == 0):
+        if global_step is USE_GLOBAL_STEP or (type(global_step) is int and global_step == 0):
             global_step = get_or_create_global_step()
         variables = _trained(variables_to_train)
         updates = _update_ops(update_ops)
