@@ -11,6 +11,7 @@ variable) is left to `execution.Run`, the reference; `compiled` then gives None.
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
@@ -259,7 +260,9 @@ class _Code:
                 gathered(part.slot(i), self.constants[place], variable.name)
             else:
                 slot = self.bound(part.slot(i))
-                self.lines.append(f"gathered({slot}, {self.name(place)}, {variable.name!r})")
+                self.lines.append(
+                    f"gathered({slot}, {self.name(place)}, {self.bound(variable.name)})"
+                )
 
     # -- writes -----------------------------------------------------------------------------
 
@@ -293,7 +296,9 @@ class _Code:
             if part.buffer is None:
                 view, variable = self.bound(part.views[0]), part.variables[0]
                 place = self.name(part.places[0])
-                self.lines.append(f"{gradient} = flat({view}, {place}, {variable.name!r})")
+                self.lines.append(
+                    f"{gradient} = flat({view}, {place}, {self.bound(variable.name)})"
+                )
             else:
                 self._fill(part)
                 gradient = self.bound(part.buffer)
@@ -311,7 +316,8 @@ class _Code:
         self.lines.append(f"return [{', '.join(results)}], ({updates})")
 
     def function(self) -> Callable[..., Any]:
-        text = "\n    ".join(["def program(state, fed, written, stream):", *self.lines])
+        body = _freed(self.lines)
+        text = "\n    ".join(["def program(state, fed, written, stream):", *body])
         self.space |= {
             "flat": functools.partial(flat, self.arenas),
             "gathered": gathered,
@@ -322,6 +328,23 @@ class _Code:
         exec(compile(text, _FILE, "exec"), self.space)
         function: Callable[..., Any] = self.space["program"]
         return function
+
+
+_VALUE = re.compile(r"\bv\d+\b")
+
+
+def _freed(lines: Sequence[str]) -> list[str]:
+    """The lines, each value deleted after the last that takes it: memory is used again at once."""
+    last = {name: i for i, line in enumerate(lines) for name in _VALUE.findall(line)}
+    dead: dict[int, list[str]] = {}
+    for name, i in last.items():
+        dead.setdefault(i, []).append(name)
+    body = []
+    for i, line in enumerate(lines):
+        body.append(line)
+        if i in dead and i < len(lines) - 1:
+            body.append(f"del {', '.join(dead[i])}")
+    return body
 
 
 def _new_values(

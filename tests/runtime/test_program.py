@@ -1,6 +1,7 @@
 """Programs and the reference: the same results, the same state, bit for bit."""
 
 import signal
+import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -495,3 +496,38 @@ def test_ctrl_c_works_after_a_handler_has_raised_at_any_place_of_holding_signals
         with pytest.raises(LimitError):
             signal.raise_signal(signal.SIGALRM)
     assert raised >= 2
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def test_values_are_freed_when_they_have_been_read(graph):
+    x = optkit.placeholder(optkit.float32, [None])
+    y = x
+    for _ in range(20):
+        y = optkit.sin(y) + 1.0
+    loss = optkit.reduce_sum(y)
+    with optkit.Session() as session:
+        data = np.zeros(500_000, np.float32)
+        for _ in range(2):
+            session.run(loss, {x: data})
+        tracemalloc.start()
+        try:
+            session.run(loss, {x: data})
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 * data.nbytes  # all 40 values together are 40 times as much
+
+
+@pytest.mark.parametrize("name", ["v0", "v3", "v7"])
+def test_names_of_variables_are_no_names_of_values(graph, name):
+    w = optkit.Variable([1.0, 2.0], name=name)
+    b = optkit.Variable([3.0, 4.0, 5.0], name="v1")
+    loss = optkit.reduce_sum(w * w) + optkit.reduce_sum(b * b)
+    train = optkit.train.GradientDescentOptimizer(0.5).minimize(loss)
+    with optkit.Session() as session:
+        session.run(optkit.global_variables_initializer())
+        assert session.run([loss, train])[0] == 55
+        assert session._programs[next(reversed(session._plans.values()))] is not None
+        np.testing.assert_array_equal(session.value(w), [0, 0])
