@@ -1,8 +1,9 @@
-"""What every test shares: the hypothesis profiles, and an empty default graph.
+"""What every test shares: the hypothesis profiles, an empty default graph, a fresh logger.
 
 HYPOTHESIS_PROFILE=ci is the thorough, repeatable one.
 """
 
+import logging
 import os
 
 import pytest
@@ -23,3 +24,13 @@ def graph():
     reset_default_graph()
     yield get_default_graph()
     reset_default_graph()
+
+
+@pytest.fixture(autouse=True)
+def logger():
+    """optkit's logger, which a script's `tf.logging.set_verbosity` changes for the process."""
+    found = logging.getLogger("optkit")
+    level, handlers = found.level, list(found.handlers)
+    yield found
+    found.setLevel(level)
+    found.handlers[:] = handlers
