@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["flatten", "is_nested", "pack", "same_structure"]
+__all__ = ["flatten", "is_nested", "ordered_keys", "pack", "same_structure"]
 
 
 def is_nested(value: Any) -> bool:
@@ -20,7 +21,7 @@ def flatten(tree: Any) -> list[Any]:
 
 def _leaves(tree: Any) -> Iterator[Any]:
     if isinstance(tree, Mapping):
-        for key in _keys(tree):
+        for key in ordered_keys(tree):
             yield from _leaves(tree[key])
     elif isinstance(tree, list | tuple):
         for item in tree:
@@ -29,7 +30,8 @@ def _leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def _keys(tree: Mapping[Any, Any]) -> list[Any]:
+def ordered_keys(tree: Mapping[Any, Any]) -> list[Any]:
+    """The keys in the order in which leaves are taken: sorted where that can be done."""
     try:
         return sorted(tree)
     except TypeError:
@@ -50,8 +52,11 @@ def pack(tree: Any, leaves: Sequence[Any]) -> Any:
 
 def _packed(tree: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(tree, Mapping):
-        found = {key: _packed(tree[key], leaves) for key in _keys(tree)}
-        return type(tree)((key, found[key]) for key in tree)  # type: ignore[call-arg]
+        found = {key: _packed(tree[key], leaves) for key in ordered_keys(tree)}
+        # A defaultdict's type takes a function first, and a read-only view's a mapping.
+        plain = isinstance(tree, dict) and not isinstance(tree, defaultdict)
+        kind: Any = type(tree) if plain else dict
+        return kind((key, found[key]) for key in tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(_packed(item, leaves) for item in tree))
     if isinstance(tree, list | tuple):
@@ -72,7 +77,9 @@ def same_structure(expected: Any, got: Any, argument: str) -> None:
         raise TypeError(f"{argument}: expected {_kind(expected)}, got {_kind(got)}")
     if isinstance(expected, Mapping):
         if expected.keys() != got.keys():
-            raise ValueError(f"{argument}: expected keys {_keys(expected)}, got {_keys(got)}")
+            raise ValueError(
+                f"{argument}: expected keys {ordered_keys(expected)}, got {ordered_keys(got)}"
+            )
         for key in expected:
             same_structure(expected[key], got[key], argument)
     elif is_nested(expected):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optkit.dtypes import DType, bool_
@@ -15,6 +15,7 @@ from optkit.graph import (
     Tensor,
     get_default_graph,
 )
+from optkit.nesting import flatten, ordered_keys
 from optkit.ops.array import identity
 from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, composite, constant, op
 from optkit.shapes import Shape
@@ -55,7 +56,7 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
     Raises:
         TypeError: an input is none of these.
     """
-    items = [item for tree in inputs for item in _leaves(tree)]
+    items = [item for tree in inputs for item in flatten(tree)]
     for item in items:
         if not hasattr(item, "_as_graph_element") and not isinstance(item, IndexedSlices):
             raise TypeError(f"inputs: expected operations or tensors, got {item!r}")
@@ -111,25 +112,6 @@ def with_dependencies(
 # -- structures -----------------------------------------------------------------------------------
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
-    """What a nesting of lists, tuples and dicts (by sorted key) holds."""
-    if isinstance(tree, list | tuple):
-        for item in tree:
-            yield from _leaves(item)
-    elif isinstance(tree, Mapping):
-        for key in _keys(tree):
-            yield from _leaves(tree[key])
-    else:
-        yield tree
-
-
-def _keys(tree: Mapping[Any, Any]) -> list[Any]:
-    try:
-        return sorted(tree)
-    except TypeError:
-        return list(tree)
-
-
 def _mapped(function: Callable[..., Any], *trees: Any) -> Any:
     """The function on the leaves of trees of one structure, in that structure."""
     first = trees[0]
@@ -168,7 +150,7 @@ def _same_structure(a: Any, b: Any) -> None:
             raise TypeError(f"{_kind(a)} against {_kind(b)}")
         if isinstance(a, Mapping):
             if a.keys() != b.keys():
-                raise ValueError(f"keys {_keys(a)} against {_keys(b)}")
+                raise ValueError(f"keys {ordered_keys(a)} against {ordered_keys(b)}")
             pairs = [(a[key], b[key]) for key in a]
         else:
             if len(a) != len(b):

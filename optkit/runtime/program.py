@@ -68,7 +68,6 @@ class Program:
         readers.update(place for place in plan.fetched if place is not None)
         self._groups = dense_groups(plan, readers)
         self._rows = row_updates(plan, readers)
-        self._draws = [step.op for step in plan.steps if step.op.kind.random]
         self._code: Callable[..., Any] | None = None
         self._departures = 0
 

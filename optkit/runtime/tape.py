@@ -10,6 +10,7 @@ from typing import Any
 from optkit.dtypes import DType
 from optkit.gradients import UnconnectedGradients, backward, check_unconnected, gradients
 from optkit.graph import Graph, Kind, Operation, Tensor, get_default_graph, is_symbolic
+from optkit.nesting import flatten, pack
 from optkit.ops.array import zeros_like
 from optkit.ops.core import constant
 from optkit.runtime.eager import EagerGraph
@@ -122,7 +123,7 @@ class GradientTape:
         """
         if not self._recording:
             raise ValueError("watch: the tape is not recording; call it inside the `with`")
-        for item in _flat(tensor):
+        for item in flatten(tensor):
             if not is_symbolic(item) or not _dtype(item).is_floating:
                 raise TypeError(f"watch: expected a floating Tensor or Variable, got {item!r}")
             self._check_mode(item, "watch")
@@ -206,8 +207,8 @@ class GradientTape:
                 "gradient: the tape has been used; make it with persistent=True to use it again"
             )
         check_unconnected(unconnected_gradients)
-        leaves = list(_flat(sources))
-        for item in (*_flat(target), *leaves):
+        leaves = flatten(sources)
+        for item in (*flatten(target), *leaves):
             self._check_mode(item, "gradient")
         if isinstance(self._graph, EagerGraph):
             if self._recording and not self._persistent:
@@ -231,7 +232,7 @@ class GradientTape:
         self._used = True
         if not self._persistent:
             self._records.clear()
-        return _rebuilt(sources, iter(found))
+        return pack(sources, found)
 
     def _follows(self, source: Any) -> bool:
         """Whether the tape remembers what became of a source."""
@@ -252,23 +253,3 @@ class GradientTape:
 
 def _dtype(value: Any) -> DType:
     return value.dtype  # type: ignore[no-any-return]
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _flat(item)
-    else:
-        yield value
-
-
-def _rebuilt(like: Any, values: Iterator[Any]) -> Any:
-    if isinstance(like, Mapping):
-        return {key: _rebuilt(item, values) for key, item in like.items()}
-    if isinstance(like, tuple) and hasattr(like, "_fields"):
-        return type(like)(*(_rebuilt(item, values) for item in like))
-    if isinstance(like, list | tuple):
-        return type(like)(_rebuilt(item, values) for item in like)
-    return next(values)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 
@@ -25,6 +28,14 @@ class TestEager:
             "weights": [12],
             "bias": [4],
         }
+
+    @pytest.mark.parametrize("kind", [lambda d: defaultdict(list, d), MappingProxyType])
+    def test_mappings_of_other_kinds_come_back_as_dicts(self, kind):
+        w = tf.Variable(2.0)
+        with tf.GradientTape() as tape:
+            y = w * w
+        found = tape.gradient(y, kind({"w": w}))
+        assert {key: float(value) for key, value in found.items()} == {"w": 4}
 
     def test_only_watched_tensors_have_gradients(self):
         x, z = tf.constant(3.0), tf.constant(2.0)
