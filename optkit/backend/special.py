@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["erf", "erfc", "power", "repeated", "wide_dtype"]
+__all__ = ["erf", "erfc", "kept", "power", "repeated", "wide_dtype"]
 
 
 def erf(xp: Any, x: Any) -> Any:
@@ -29,6 +29,23 @@ def _elementwise(xp: Any, x: Any, name: str, function: Callable[[float], float])
     wide = np.asarray(x, np.float64)
     values = np.fromiter(map(function, wide.ravel().tolist()), np.float64, wide.size)
     return values.reshape(wide.shape).astype(x.dtype)
+
+
+def kept(xp: Any, x: Any, keep: Any, out: Any = None) -> Any:
+    """x where `keep` holds, else 0, with shapes broadcast; in `out` where that is given.
+
+    NumPy's `where` mispredicts a branch an element when `keep` is as good as random, which costs
+    six times a product. A product would turn infinities to NaN and leave -0; the bits do neither.
+    """
+    if xp is not np:
+        return xp.where(keep, x, xp.zeros((), x.dtype))
+    bits = np.dtype(f"i{x.dtype.itemsize}")
+    mask = np.array(keep, np.bool_).view(np.int8)
+    np.negative(mask, out=mask)  # all bits set, or none, in every width
+    if out is None:
+        return np.bitwise_and(x.view(bits), mask).view(x.dtype)
+    np.bitwise_and(x.view(bits), mask, out=out.view(bits))
+    return out
 
 
 def power(xp: Any, x: Any, y: Any) -> Any:

@@ -62,6 +62,8 @@ class Kind:
         merges: joins the branches of a `cond`: takes inputs from inside them.
         effect: running it does more than give values (it prints, it may raise on purpose), so it
             runs once each time it is asked for, and never before.
+        into: the kernel with a keyword `out`, an array of the result's shape and dtype that it
+            fills and returns: the same result bit for bit. Its shape follows from the inputs'.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Kind:
     random: bool = False
     merges: bool = False
     effect: bool = False
+    into: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,6 +90,7 @@ class Op:
         random: bool,
         merges: bool,
         effect: bool,
+        ufunc: str | None,
     ) -> None:
         self.__name__ = kernel.__name__
         self.__qualname__ = kernel.__qualname__
@@ -123,6 +124,7 @@ class Op:
             random=random,
             merges=merges,
             effect=effect,
+            into=None if ufunc is None else _ufunc_into(ufunc),
         )
         if type_name in REGISTRY:
             raise ValueError(f"an op of type {type_name!r} is declared already")
@@ -132,6 +134,11 @@ class Op:
         """Declare the gradient: `rule(node, *dys)` gives a tensor or None per input."""
         self.kind.gradient = rule
         return rule
+
+    def into(self, kernel: _Kernel) -> _Kernel:
+        """Declare the kernel that writes into an array; see `Kind.into`."""
+        self.kind.into = kernel
+        return kernel
 
     def __call__(self, *args: Any, name: str | None = None, **kwargs: Any) -> Tensor:
         """Build a node and return its only output."""
@@ -264,6 +271,7 @@ def op(
     random: bool = False,
     merges: bool = False,
     effect: bool = False,
+    ufunc: str | None = None,
 ) -> Callable[[_Kernel], Op]:
     """Declare an op.
 
@@ -281,6 +289,8 @@ def op(
         random: the kernel takes a keyword `stream` with random numbers.
         merges: takes inputs from inside `cond` branches.
         effect: running it does more than give values.
+        ufunc: the name of the universal function that the kernel is, which can then write its
+            result into an array as well.
     """
 
     def declare(kernel: _Kernel) -> Op:
@@ -298,9 +308,17 @@ def op(
             random=random,
             merges=merges,
             effect=effect,
+            ufunc=ufunc,
         )
 
     return declare
+
+
+def _ufunc_into(name: str) -> _Kernel:
+    def into(xp: ArrayModule, *inputs: Array, out: Array) -> Array:
+        return getattr(xp, name)(*inputs, out=out)
+
+    return into
 
 
 @op("Const", differentiable=False, infer=lambda _, attrs: [_constant_type(attrs["value"])])

@@ -61,7 +61,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * (2 * node.inputs[0])
 
 
-@op("Sqrt", types=FLOATS)
+@op("Sqrt", types=FLOATS, ufunc="sqrt")
 def sqrt(xp: ArrayModule, x: Array) -> Array:
     """√x; NaN for x < 0."""
     return xp.sqrt(x)
@@ -98,7 +98,7 @@ def _(node: Operation, dy: Tensor) -> Any:
 # -- exponentials and logarithms ------------------------------------------------------------------
 
 
-@op("Exp", types=FLOATS)
+@op("Exp", types=FLOATS, ufunc="exp")
 def exp(xp: ArrayModule, x: Array) -> Array:
     """eˣ."""
     return xp.exp(x)
@@ -109,7 +109,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * node.outputs[0]
 
 
-@op("Expm1", types=FLOATS)
+@op("Expm1", types=FLOATS, ufunc="expm1")
 def expm1(xp: ArrayModule, x: Array) -> Array:
     """exp(x) - 1, accurate for small x."""
     return xp.expm1(x)
@@ -120,7 +120,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * exp(node.inputs[0])
 
 
-@op("Log", types=FLOATS)
+@op("Log", types=FLOATS, ufunc="log")
 def log(xp: ArrayModule, x: Array) -> Array:
     """The natural logarithm; -∞ at 0, NaN below."""
     return xp.log(x)
@@ -131,7 +131,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy / node.inputs[0]
 
 
-@op("Log1p", types=FLOATS)
+@op("Log1p", types=FLOATS, ufunc="log1p")
 def log1p(xp: ArrayModule, x: Array) -> Array:
     """log(1 + x), accurate for small x."""
     return xp.log1p(x)
@@ -197,7 +197,7 @@ def _(node: Operation, dy: Tensor) -> Any:
 # -- trigonometry ---------------------------------------------------------------------------------
 
 
-@op("Sin", types=FLOATS)
+@op("Sin", types=FLOATS, ufunc="sin")
 def sin(xp: ArrayModule, x: Array) -> Array:
     """The sine of x in radians."""
     return xp.sin(x)
@@ -208,7 +208,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * cos(node.inputs[0])
 
 
-@op("Cos", types=FLOATS)
+@op("Cos", types=FLOATS, ufunc="cos")
 def cos(xp: ArrayModule, x: Array) -> Array:
     """The cosine of x in radians."""
     return xp.cos(x)
@@ -301,7 +301,7 @@ def _(node: Operation, dy: Tensor) -> Any:
     return dy * sinh(node.inputs[0])
 
 
-@op("Tanh", types=FLOATS)
+@op("Tanh", types=FLOATS, ufunc="tanh")
 def tanh(xp: ArrayModule, x: Array) -> Array:
     """sinh(x)/cosh(x)."""
     return xp.tanh(x)

@@ -37,13 +37,25 @@ def _product_shape(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
     return None if batch is None else (*batch, rows, columns)
 
 
-def _product(xp: ArrayModule, a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
+def _product(
+    xp: ArrayModule,
+    a: Array,
+    b: Array,
+    transpose_a: bool,
+    transpose_b: bool,
+    out: Array | None = None,
+) -> Array:
     dtype = a.dtype
     wide = wide_dtype(dtype)  # BLAS has no float16
     a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
-    return xp.matmul(a, b).astype(dtype, copy=False)
+    if out is None:
+        return xp.matmul(a, b).astype(dtype, copy=False)
+    if wide == dtype:
+        return xp.matmul(a, b, out=out)
+    out[...] = xp.matmul(a, b)
+    return out
 
 
 @op("MatMul", types=_TYPES, shape=_product_shape)
@@ -56,6 +68,14 @@ def _batch_matmul(
     xp: ArrayModule, a: Array, b: Array, *, transpose_a: bool, transpose_b: bool
 ) -> Array:
     return _product(xp, a, b, transpose_a, transpose_b)
+
+
+@_matmul.into
+@_batch_matmul.into
+def _(
+    xp: ArrayModule, a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out: Array
+) -> Array:
+    return _product(xp, a, b, transpose_a, transpose_b, out)
 
 
 @_matmul.gradient

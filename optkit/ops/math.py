@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from optkit.backend.special import power
+from optkit.backend.special import kept, power
 from optkit.dtypes import FLOATS, DType, as_dtype, bool_, float32, float64, int32, int64, string
 from optkit.errors import InvalidArgumentError
 from optkit.graph import OPERATORS, IndexedSlices, Operation, Tensor, is_symbolic
@@ -67,7 +67,23 @@ def select(xp: ArrayModule, condition: Array, x: Array, y: Array) -> Array:
 
     The side that was not chosen gets a gradient of 0, also where the result's is infinite.
     """
+    if _is_zero(xp, y, x):
+        return kept(xp, x, condition)
+    if _is_zero(xp, x, y):
+        return kept(xp, y, ~condition)
     return xp.where(condition, x, y)
+
+
+def _is_zero(xp: ArrayModule, x: Array, other: Array) -> bool:
+    """Whether x is the one number +0, found out where that costs no wait for a device."""
+    return bool(
+        xp is np
+        and np.ndim(x) == 0
+        and np.ndim(other) > 0
+        and other.dtype.kind in "fiu"
+        and x == 0
+        and not np.signbit(x)
+    )
 
 
 @select.gradient
@@ -79,7 +95,7 @@ def _(node: Operation, dz: Tensor) -> tuple[None, Tensor, Tensor]:
 # -- sums, products -------------------------------------------------------------------------------
 
 
-@op("Add", broadcasts=True, types=REALS)
+@op("Add", broadcasts=True, types=REALS, ufunc="add")
 def add(xp: ArrayModule, x: Array, y: Array) -> Array:
     """x + y."""
     return x + y
@@ -90,7 +106,7 @@ def _(_: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
     return dz, dz
 
 
-@op("Sub", broadcasts=True, types=REALS)
+@op("Sub", broadcasts=True, types=REALS, ufunc="subtract")
 def subtract(xp: ArrayModule, x: Array, y: Array) -> Array:
     """x - y."""
     return x - y
@@ -101,7 +117,7 @@ def _(_: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
     return dz, -dz
 
 
-@op("Mul", broadcasts=True, types=REALS)
+@op("Mul", broadcasts=True, types=REALS, ufunc="multiply")
 def multiply(xp: ArrayModule, x: Array, y: Array) -> Array:
     """x·y."""
     return x * y
@@ -130,7 +146,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     return product
 
 
-@op("Neg", types=REALS)
+@op("Neg", types=REALS, ufunc="negative")
 def negative(xp: ArrayModule, x: Array) -> Array:
     """-x."""
     return -x
@@ -219,7 +235,7 @@ def accumulate_n(
 # -- quotients ------------------------------------------------------------------------------------
 
 
-@op("RealDiv", broadcasts=True, types=FLOATS)
+@op("RealDiv", broadcasts=True, types=FLOATS, ufunc="divide")
 def realdiv(xp: ArrayModule, x: Array, y: Array) -> Array:
     """x / y of floating tensors."""
     return x / y
@@ -363,7 +379,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
     return dz * y * x ** (y + shift), dz * node.outputs[0] * log_x
 
 
-@op("Abs", types=REALS)
+@op("Abs", types=REALS, ufunc="absolute")
 def abs(xp: ArrayModule, x: Array) -> Array:
     """|x|; the gradient at 0 is 0."""
     return xp.abs(x)
@@ -385,7 +401,7 @@ def _(_: Operation, dy: Tensor) -> Any:
     return select(False, dy, 0)
 
 
-@op("Maximum", broadcasts=True, types=REALS)
+@op("Maximum", broadcasts=True, types=REALS, ufunc="maximum")
 def maximum(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The larger of x and y; NaN if one is NaN. Where they are equal, x gets the gradient."""
     return xp.maximum(x, y)
@@ -397,7 +413,7 @@ def _(node: Operation, dz: Tensor) -> tuple[Tensor, Tensor]:
     return select(chosen, dz, 0), select(chosen, 0, dz)
 
 
-@op("Minimum", broadcasts=True, types=REALS)
+@op("Minimum", broadcasts=True, types=REALS, ufunc="minimum")
 def minimum(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The smaller of x and y; NaN if one is NaN. Where they are equal, x gets the gradient."""
     return xp.minimum(x, y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optkit.backend.special import wide_dtype
+from optkit.backend.special import kept, wide_dtype
 from optkit.dtypes import FLOATS, bfloat16, float16, float32, float64
 from optkit.graph import Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import one_of
@@ -45,10 +45,20 @@ def relu(xp: ArrayModule, features: Array) -> Array:
     return xp.maximum(features, 0)
 
 
+@relu.into
+def _(xp: ArrayModule, features: Array, *, out: Array) -> Array:
+    return xp.maximum(features, 0, out=out)
+
+
 @op("ReluGrad", types=REALS)
 def _relu_grad(xp: ArrayModule, dy: Array, y: Array) -> Array:
     """dy where y > 0, else 0."""
-    return xp.where(y > 0, dy, xp.zeros((), dy.dtype))
+    return kept(xp, dy, y > 0)
+
+
+@_relu_grad.into
+def _(xp: ArrayModule, dy: Array, y: Array, *, out: Array) -> Array:
+    return kept(xp, dy, y > 0, out)
 
 
 @relu.gradient
@@ -78,7 +88,7 @@ def relu6(xp: ArrayModule, features: Array) -> Array:
 @op("Relu6Grad", types=REALS)
 def _relu6_grad(xp: ArrayModule, dy: Array, y: Array) -> Array:
     """dy where 0 < y < 6, else 0."""
-    return xp.where((y > 0) & (y < 6), dy, xp.zeros((), dy.dtype))
+    return kept(xp, dy, (y > 0) & (y < 6))
 
 
 @relu6.gradient

@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from optkit.backend.special import erf, erfc, power, repeated, wide_dtype
+from optkit.backend.special import erf, erfc, kept, power, repeated, wide_dtype
 
 # Abramowitz and Stegun, Handbook of Mathematical Functions, table 7.1.
 ERF = {0.0: 0.0, 0.5: 0.5204998778, 1.0: 0.8427007929, 1.5: 0.9661051465, 2.0: 0.9953222650}
@@ -85,3 +88,29 @@ def test_repeating(small, shape):
     assert result.dtype == "float32"
     np.testing.assert_array_equal(result, np.broadcast_to(x, shape))
     assert np.shares_memory(result, x) == (result.size > 4096)
+
+
+@given(
+    st.sampled_from(["float16", "float32", "float64", "int32", "int64"]),
+    hnp.array_shapes(max_dims=2, max_side=5),
+    st.integers(0, 2**32 - 1),
+)
+def test_kept_is_where_with_zero(dtype, shape, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-2.0, -0.0, 0.0, 3.0, np.nan, np.inf, -np.inf], shape)
+    if dtype.startswith("int"):
+        x = np.nan_to_num(x, posinf=7, neginf=-7)
+    x = x.astype(dtype)
+    keep = rng.random(shape) < 0.5
+    expected = np.where(keep, x, np.zeros((), dtype))
+    for found in (kept(np, x, keep), kept(np, x, keep, np.full_like(x, 9))):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+def test_kept_broadcasts_and_leaves_its_inputs():
+    x, keep = np.float32([[1], [-2]]), np.array([True, False, True])
+    np.testing.assert_array_equal(kept(np, x, keep), [[1, 0, 1], [-2, 0, -2]])
+    np.testing.assert_array_equal(keep, [True, False, True])
+    np.testing.assert_array_equal(kept(np, x[:, 0], np.array(True)), [1, -2])

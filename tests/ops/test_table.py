@@ -206,6 +206,29 @@ def test_what_is_declared_without_gradient_has_none(type_name, case):
 # -- the table itself -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("type_name", "case", "dtype"),
+    [p for p in BY_DTYPE if REGISTRY[p.values[0]].kind.into is not None],
+)
+def test_writing_into_an_array_gives_the_same_bits(type_name, case, dtype):
+    arrays = arrays_of(case, dtype)
+    built = Built(case, arrays, static(arrays))
+    seen = 0
+    for op in built.graph.get_operations():
+        if op.kind.into is None:
+            continue
+        seen += 1
+        *inputs, expected = map(
+            np.asarray, built.session.run([*op.inputs, *op.outputs], built.feed)
+        )
+        out = np.full_like(expected, 7)
+        with np.errstate(all="ignore"):
+            assert op.kind.into(np, *inputs, out=out, **op.attrs) is out
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(np.signbit(out), np.signbit(expected))
+    assert seen
+
+
 def test_every_op_has_a_row():
     assert sorted(REGISTRY.keys() - TABLE.keys()) == []
 
