@@ -1,0 +1,174 @@
+import collections
+
+import numpy as np
+import pytest
+
+import optkit as tf
+from optkit.train.batches import batches
+from optkit.train.feeding import Feeder, Matcher, Source
+
+
+@pytest.fixture
+def xy():
+    return tf.placeholder(tf.float32, [None], name="x"), tf.placeholder(tf.int32, [None], name="y")
+
+
+def keys(feeds):
+    return [key.name for key in feeds]
+
+
+def test_a_tuple_is_matched_with_inputs(graph, xy):
+    match = Matcher(graph, xy)
+    assert keys(match(([1.0], [2]))) == ["x:0", "y:0"]
+    assert keys(match([[1.0], [2]])) == ["x:0", "y:0"]
+    with pytest.raises(ValueError, match=r"2 parts, for inputs \(x:0, y:0\), got one of 3"):
+        match((1, 2, 3))
+    with pytest.raises(TypeError, match=r"expected batches of 2 parts.*an array of shape \(4,\)"):
+        match(np.zeros(4))
+    with pytest.raises(TypeError, match=r"inputs=\{key: placeholder\}"):
+        match({"image": 1})
+
+
+def test_one_input_takes_arrays_or_tuples_of_one(graph, xy):
+    match = Matcher(graph, xy[0])
+    assert match([[1.0]])[xy[0]] == [1.0]
+    array = np.zeros(3)
+    assert match(array)[xy[0]] is array
+    assert match((array,))[xy[0]] is array
+
+
+def test_feeds_and_dicts_by_key(graph, xy):
+    x, y = xy
+    feeds = {x: [1.0], y: [1]}
+    assert Matcher(graph, None)(feeds) is feeds
+    assert Matcher(graph, (x, y))(feeds) is feeds
+    match = Matcher(graph, {"image": "x", "label": y})
+    assert keys(match({"image": [1.0], "label": [1], "name": "a"})) == ["x:0", "y:0"]
+    with pytest.raises(ValueError, match=r"lacks \['label'\]; it has \['image'\]"):
+        match({"image": 1})
+    with pytest.raises(TypeError, match=r"inputs: needed.*pass inputs=\(x, y\)"):
+        Matcher(graph, None)(([1.0], [1]))
+    with pytest.raises(TypeError, match="batches that are dicts"):
+        match((1, 2))
+
+
+def test_inputs_that_are_no_tensors(graph, xy):
+    with pytest.raises(ValueError, match="inputs: .*'z"):
+        Matcher(graph, ("z",))
+    with pytest.raises(TypeError, match="inputs: "):
+        Matcher(graph, (3,))
+
+
+def test_one_batch_serves_every_step(graph, xy):
+    x, y = np.zeros(3), np.zeros(3, int)
+    match = Matcher(graph, xy)
+    for data in ((x, y), {xy[0]: x, xy[1]: y}):
+        feeder = Feeder(data, match, again=True, prefetch=None)
+        assert keys(feeder.next()) == keys(feeder.next()) == ["x:0", "y:0"]
+        assert feeder.endless
+        assert feeder.position() == {}
+        assert feeder.told() == "the one batch"
+    assert not match.is_batch([x, y])
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_data_is_begun_anew_where_it_can_be(graph, xy, prefetch):
+    match = Matcher(graph, xy[0])
+    feeder = Feeder([[1.0], [2.0]], match, again=True, prefetch=prefetch)
+    assert [feeder.next()[xy[0]] for _ in range(5)] == [1.0, 2.0, 1.0, 2.0, 1.0]
+    assert feeder.position()["count"] == 5
+    feeder.close()
+    once = Feeder(iter([[1.0], [2.0]]), match, again=True, prefetch=prefetch)
+    once.next(), once.next()
+    with pytest.raises(StopIteration):
+        once.next()
+    with pytest.raises(StopIteration):
+        Feeder([], match, again=True, prefetch=prefetch).next()
+
+
+def test_the_position_is_that_of_what_was_given_out(graph, xy):
+    x = np.arange(12.0)
+    plain = Feeder(batches(x, 2, seed=1), Matcher(graph, xy[0]), True, 0)
+    ahead = Feeder(batches(x, 2, seed=1), Matcher(graph, xy[0]), True, 4)
+    for _ in range(5):
+        assert plain.next()[xy[0]].tolist() == ahead.next()[xy[0]].tolist()
+        assert plain.position() == ahead.position()
+        assert plain.told() == ahead.told()
+    position = ahead.position()
+    ahead.close()
+    resumed = Feeder(batches(x, 2), Matcher(graph, xy[0]), True, 4)
+    resumed.go_to(position)
+    assert [resumed.next()[xy[0]].tolist() for _ in range(4)] == [
+        plain.next()[xy[0]].tolist() for _ in range(4)
+    ]
+    resumed.close()
+    assert plain.told().startswith("batch 9 of the data (epoch 1, batch 2, rows ")
+
+
+def test_plain_iterables_are_read_up_to_the_position_with_a_warning(graph, xy):
+    match = Matcher(graph, xy[0])
+    feeder = Feeder((np.full(1, i) for i in range(9)), match, True, 0)
+    with pytest.warns(RuntimeWarning, match="so 4 batches are read and left out"):
+        feeder.go_to({"count": 4})
+    assert feeder.next()[xy[0]] == 4
+    quiet = Feeder([[0], [1], [2]], match, True, 0)
+    quiet.go_to({"count": 4})
+    assert quiet.next()[xy[0]] == 1
+    with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="it ended after 2"):
+        Feeder(iter([[0], [1]]), match, True, 0).go_to({"count": 3})
+
+
+class Stateful(collections.UserList):
+    at = 0
+
+    def __iter__(self):
+        while self.at < len(self.data):
+            self.at += 1
+            yield self.data[self.at - 1]
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_data_with_a_state_dict_goes_on_from_it(graph, xy, prefetch):
+    data = Stateful([[0], [1], [2], [3], [4]])
+    feeder = Feeder(data, Matcher(graph, xy[0]), True, prefetch)
+    feeder.next(), feeder.next()
+    position = feeder.position()
+    assert position["state"] == {"at": 2}
+    feeder.close()
+    again = Feeder(Stateful(data.data), Matcher(graph, xy[0]), True, prefetch)
+    again.go_to(position)
+    assert again.next()[xy[0]] == 2
+    again.close()
+
+
+def test_a_state_that_is_no_json_is_counted_instead(graph, xy, caplog):
+    data = Stateful([[0], [1]])
+    data.state_dict = lambda: {"at": b"1"}
+    source = Source(data)
+    source.next(again=False)
+    assert source.position() == source.position() == {"count": 1}
+    assert "is no JSON" in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_errors_of_the_data_come_out_of_the_thread(graph, xy):
+    def broken():
+        yield [1.0]
+        raise OSError("the file is gone")
+
+    feeder = Feeder(broken(), Matcher(graph, xy[0]), True, 2)
+    feeder.next()
+    with pytest.raises(OSError, match="the file is gone"):
+        feeder.next()
+
+
+@pytest.mark.parametrize("data", [3, "abc", None])
+def test_what_is_no_data(graph, xy, data):
+    with pytest.raises(TypeError, match="data: expected an iterable of batches"):
+        Feeder(data, Matcher(graph, xy[0]), True, 0)
