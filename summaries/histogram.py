@@ -1,32 +1,33 @@
-"""Exact histograms of arrays in one pass over cache-sized tiles.
+"""Exact histograms of arrays in one pass.
 
-The fast grid takes a value's bucket from the top bits of the float itself: sign, exponent and three
-bits of the mantissa, so eight buckets an octave, found by one shift. The TensorFlow grid is the one
-of TensorFlow's summary op: ±1e-12·1.1^k, and ±DBL_MAX outside.
+On the fast grid a value's bucket is the top bits of the float itself: sign, exponent and three
+bits of the mantissa, so eight buckets an octave, found by one shift. The grid "tf" is that of
+TensorFlow 1's summary op: ±1e-12·1.1^k, and ±DBL_MAX outside.
+
+NumPy arrays are counted here, in tiles or by a compiled loop; `register_counter` adds the counting
+of arrays that live elsewhere, of which only the counts then come to the host.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from summaries import _loops
+
 _Floats: TypeAlias = NDArray[np.float64]
 _Counts: TypeAlias = NDArray[np.int64]
 
-BUCKETS = ("fast", "tensorflow")
+GRIDS = ("fast", "tf")
 MAX_BUCKETS = 1600
+MANTISSA_BITS = 3
 _TILE = 1 << 16
+_ROW = 1 << 13  # BLAS takes a product of rows of this length on one thread: waking more costs more
 _DBL_MAX = float(np.finfo(np.float64).max)
-_MANTISSA_BITS = 3
-# dtype -> its unsigned twin and the shift that leaves sign, exponent and three mantissa bits
-_LAYOUTS: dict[np.dtype[Any], tuple[np.dtype[Any], int]] = {
-    np.dtype(np.float32): (np.dtype(np.uint32), 23 - _MANTISSA_BITS),
-    np.dtype(np.float64): (np.dtype(np.uint64), 52 - _MANTISSA_BITS),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,147 +61,343 @@ class Histogram:
         return math.inf if self.inf else math.sqrt(self.sum_squares)
 
 
-@dataclass(slots=True)
-class _Moments:
-    min: float = math.inf
-    max: float = -math.inf
-    sum: float = 0.0
-    sum_squares: float = 0.0
-    nan: int = 0
-    inf: int = 0
+@dataclass(frozen=True, slots=True)
+class BitLayout:
+    """How the fast grid counts a float: bucket = bits >> shift, an index below `buckets`.
 
-    def add(self, tile: NDArray[Any]) -> None:
-        """Take in a tile of finite values."""
-        if tile.size:
-            wide = tile.astype(np.float64, copy=False)
-            self.min = min(self.min, float(tile.min()))
-            self.max = max(self.max, float(tile.max()))
-            self.sum += float(wide.sum())
-            self.sum_squares += _squares(wide)
+    So the counts of positive values come first, from zero up, then those of negative ones, from
+    zero down. In either half the last 2**MANTISSA_BITS are those of infinity and NaN.
+    """
 
-    def add_nonfinite(self, tile: NDArray[Any]) -> NDArray[Any]:
-        """Count a tile's NaN and infinite values; return the others."""
-        finite: NDArray[Any] = tile[np.isfinite(tile)]
-        nan = int(np.count_nonzero(np.isnan(tile)))
-        self.nan += nan
-        self.inf += tile.size - finite.size - nan
-        return finite
+    dtype: np.dtype[Any]
+    bits: np.dtype[Any]
+    shift: int
+
+    @property
+    def buckets(self) -> int:
+        """How many counts there are: 4096 for float32, 32768 for float64."""
+        return 1 << (8 * self.bits.itemsize - self.shift)
 
 
-def measure(values: NDArray[Any], buckets: str = "fast") -> Histogram:
+_FLOAT32 = BitLayout(np.dtype(np.float32), np.dtype(np.uint32), 23 - MANTISSA_BITS)
+_FLOAT64 = BitLayout(np.dtype(np.float64), np.dtype(np.uint64), 52 - MANTISSA_BITS)
+_BY_BUCKETS = {_FLOAT32.buckets: _FLOAT32, _FLOAT64.buckets: _FLOAT64}
+
+
+def bit_layout(dtype: Any) -> BitLayout:
+    """The layout an array of this dtype is counted in.
+
+    It is that of float32 where the dtype converts to float32 exactly (float16, bfloat16, 8 and 16
+    bit integers, bool), else that of float64.
+    """
+    return _FLOAT32 if np.can_cast(dtype, np.float32) else _FLOAT64
+
+
+class Counted(NamedTuple):
+    """An array counted on the fast grid; the extremes and moments are of its finite values.
+
+    Attributes:
+        counts: int64, how many values each bucket of the layout has, NaN and infinity included.
+        nonfinite: how many values are NaN or infinite.
+        min: inf where no value is finite.
+        max: -inf where no value is finite.
+        sum: float64.
+        sum_squares: float64.
+    """
+
+    counts: _Counts
+    nonfinite: int
+    min: float
+    max: float
+    sum: float
+    sum_squares: float
+
+
+class _Counter(NamedTuple):
+    predicate: Callable[[Any], bool]
+    function: Callable[[Any], Sequence[Any]]
+
+
+_COUNTERS: list[_Counter] = []
+
+
+def register_counter(
+    predicate: Callable[[Any], bool], function: Callable[[Any], Sequence[Any]]
+) -> None:
+    """Let a function count the arrays of another library, where they are.
+
+    Args:
+        predicate: tells whether an array is such a one; called with anything but NumPy arrays.
+        function: takes an array of real numbers and gives what `Counted` holds, by the layout
+            `bit_layout(array.dtype)`.
+    """
+    _COUNTERS.append(_Counter(predicate, function))
+
+
+def counter_for(values: object) -> Callable[[Any], Sequence[Any]] | None:
+    """The function registered for such an array, the newest first; None where there is none."""
+    if not isinstance(values, np.ndarray):
+        for counter in reversed(_COUNTERS):
+            if counter.predicate(values):
+                return counter.function
+    return None
+
+
+def measure(values: Any, buckets: str | int = "fast", scale: Any = None) -> Histogram:
     """The exact histogram of an array of real numbers of any shape.
 
-    `buckets` is "fast" (neighbours are merged, two by two, while there are more than 1600) or
-    "tensorflow". float16 and small integers are counted as the float32 that they are, other
-    integers and extended floats as float64. Runs of empty buckets are one bucket.
+    float16, bfloat16 and small integers are counted as the float32 that they are, other integers
+    and extended floats as float64. Runs of empty buckets are one bucket.
+
+    Args:
+        values: a NumPy array, or one that a registered counter takes.
+        buckets: "fast", at most 1600 buckets; a number of 2 or more, at most so many; or "tf".
+            While there are more buckets on the fast grid, neighbours are merged, two by two.
+        scale: a scalar that the values are multiplied by first, in their dtype.
 
     Raises:
-        ValueError: `buckets` is neither.
+        ValueError: `buckets` is none of these.
     """
-    if buckets not in BUCKETS:
-        raise ValueError(f"buckets must be one of {', '.join(BUCKETS)}, not {buckets!r}")
-    moments = _Moments()
-    count = _count_by_bits if buckets == "fast" else _count_by_search
+    most = _most(buckets)
     with np.errstate(over="ignore", invalid="ignore"):
-        limits, counts = count(values, moments)
-    limits, counts = _collapsed(limits, counts)
-    return Histogram(
-        limits,
-        counts.astype(np.float64),
-        moments.min,
-        moments.max,
-        int(counts.sum()),
-        moments.sum,
-        moments.sum_squares,
-        moments.nan,
-        moments.inf,
-    )
+        if most is None:
+            return _on_tensorflow_grid(_on_host(values, scale))
+        counter = counter_for(values)
+        if counter is None:
+            counted = _count(values, scale)
+        else:
+            counted = Counted(*counter(values if scale is None else values * scale))
+    return _histogram(counted, most)
+
+
+def _most(buckets: str | int) -> int | None:
+    """How many buckets there may be; None stands for TensorFlow's grid."""
+    if isinstance(buckets, int) and not isinstance(buckets, bool) and buckets >= 2:
+        return buckets
+    if buckets not in GRIDS or isinstance(buckets, int):
+        raise ValueError(
+            f"buckets must be 'fast', 'tf' or an integer of at least 2, not {buckets!r}"
+        )
+    return MAX_BUCKETS if buckets == "fast" else None
+
+
+def _on_host(values: Any, scale: Any) -> NDArray[Any]:
+    array: NDArray[Any] = values.get() if counter_for(values) is not None else values
+    return array if scale is None else array * array.dtype.type(scale)
 
 
 def sum_squares(values: NDArray[Any]) -> float:
     """Σx² in float64: NaN if one value is NaN, else inf if one is infinite."""
     total = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for tile in _tiles(values):
-            wide = tile.astype(np.float64, copy=False)
-            total += _squares(wide)
+        for tile in _tiles(values, None):
+            total += _squares(tile.astype(np.float64, copy=False))
     return total
 
 
 def _squares(wide: _Floats) -> float:
-    # Not `dot`: BLAS wakes its threads for a tile, which costs milliseconds on busy cores.
-    return float(np.einsum("i,i->", wide, wide))
+    whole = wide.size - wide.size % _ROW
+    rows = wide[:whole].reshape(-1, _ROW)
+    return float(np.vecdot(rows, rows).sum() + np.dot(wide[whole:], wide[whole:]))
 
 
-def _tiles(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Contiguous pieces of the array, in float32 where that is exact and else in float64."""
+# -- counting -------------------------------------------------------------------------------------
+
+
+def _tiles(values: NDArray[Any], scale: Any) -> Iterator[NDArray[Any]]:
+    """Contiguous pieces of the array times the scale, as the float type they are counted in."""
     flat = values.ravel(order="K")
-    dtype = np.float32 if np.can_cast(flat.dtype, np.float32) else np.float64
+    dtype = bit_layout(flat.dtype).dtype
     for start in range(0, flat.size, _TILE):
-        yield flat[start : start + _TILE].astype(dtype, copy=False)
+        tile = flat[start : start + _TILE]
+        if scale is not None:
+            tile = tile * flat.dtype.type(scale)
+        yield np.ascontiguousarray(tile, dtype)
 
 
-def _count_by_bits(values: NDArray[Any], moments: _Moments) -> tuple[_Floats, _Counts]:
-    counts: _Counts | None = None
-    dtype = np.dtype(np.float32)
-    for tile in _tiles(values):
-        dtype = tile.dtype
-        bits, shift = _LAYOUTS[dtype]
-        keys = 1 << (8 * bits.itemsize - shift)
-        # The cast is free, as bincount wants this type; a key is far below 2**63.
-        tile_counts = np.bincount((tile.view(bits) >> shift).astype(np.intp), minlength=keys)
-        # The keys of a sign's largest exponent are infinity and the NaNs.
-        special = tile_counts.reshape(2, -1)[:, -(1 << _MANTISSA_BITS) :]
-        if special.any():
-            special[...] = 0
-            moments.add(moments.add_nonfinite(tile))
-        else:
-            moments.add(tile)
-        counts = tile_counts if counts is None else counts + tile_counts
-    if counts is None:
-        return np.empty(0), np.empty(0, np.int64)
-    positive, negative = counts.reshape(2, -1)
-    return _coarsened(_bit_edges(dtype), np.concatenate((negative[::-1], positive)))
+class _Moments:
+    """Extremes and moments of finite values, a tile at a time."""
+
+    def __init__(self) -> None:
+        self.min, self.max = math.inf, -math.inf
+        self.sum = self.squares = 0.0
+
+    def add(self, tile: NDArray[Any]) -> None:
+        if tile.size:
+            wide = tile.astype(np.float64, copy=False)
+            self.min = min(self.min, float(tile.min()))
+            self.max = max(self.max, float(tile.max()))
+            self.sum += float(wide.sum())
+            self.squares += _squares(wide)
 
 
-@lru_cache(maxsize=2)
-def _bit_edges(dtype: np.dtype[Any]) -> _Floats:
-    """All edges of the fast grid in rising order, one more than there are buckets.
+def _count(values: NDArray[Any], scale: Any) -> Counted:
+    """Count a NumPy array, by the compiled loop or by tiles."""
+    layout = bit_layout(values.dtype)
+    counts = np.zeros(layout.buckets, np.int64)
+    compiled = _loops.loops(values.size)
+    if compiled is not None:
+        counted = _by_loop(compiled[0], values, scale, layout, counts)
+        if not counted.nonfinite:
+            return counted
+        counts[...] = 0  # the sums hold NaN or infinity: the tiles keep these apart
+    moments = _Moments()
+    for tile in _tiles(values, scale):
+        # The cast is free, as bincount wants this type; an index is far below 2**63.
+        indices = (tile.view(layout.bits) >> layout.shift).astype(np.intp)
+        found = np.bincount(indices, minlength=layout.buckets)
+        counts += found
+        moments.add(tile[np.isfinite(tile)] if _special(found).any() else tile)
+    nonfinite = int(_special(counts).sum())
+    return Counted(counts, nonfinite, moments.min, moments.max, moments.sum, moments.squares)
 
-    The special keys stay as empty buckets of no width, so that the number is a power of two.
-    """
-    bits, shift = _LAYOUTS[dtype]
-    keys = np.arange(1 << (8 * bits.itemsize - 1 - shift), dtype=bits)
-    finite = keys.size - (1 << _MANTISSA_BITS)
-    magnitudes = np.empty(keys.size + 1)
-    magnitudes[:finite] = (keys[:finite] << shift).view(dtype)
-    magnitudes[finite:] = 2.0**128 if dtype == np.float32 else _DBL_MAX
-    return np.concatenate((-magnitudes[:0:-1], magnitudes))
+
+def _by_loop(
+    count: Callable[..., Any],
+    values: NDArray[Any],
+    scale: Any,
+    layout: BitLayout,
+    counts: _Counts,
+) -> Counted:
+    shift = layout.bits.type(layout.shift)
+    bits = np.empty(_loops.LANES, layout.bits)
+    low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
+    native = values.dtype == layout.dtype and values.dtype.isnative
+    if native:
+        factor = layout.dtype.type(1 if scale is None else scale)
+        pieces: Any = (np.ascontiguousarray(values.ravel(order="K")),)
+    else:  # the product is rounded to the narrow type before it is counted
+        factor = layout.dtype.type(1)
+        pieces = _tiles(values, scale)
+    for piece in pieces:
+        least, most, more, more_squares = count(piece, factor, counts, shift, bits)
+        low, high = min(low, least), max(high, most)
+        total, squares = total + more, squares + more_squares
+    return Counted(counts, int(_special(counts).sum()), low, high, total, squares)
 
 
-def _coarsened(edges: _Floats, counts: _Counts) -> tuple[_Floats, _Counts]:
-    """The right edges and counts, with buckets merged in pairs until few enough are left.
+def _special(counts: _Counts) -> _Counts:
+    """The counts of infinity and the NaNs, [sign, mantissa bits]; a view."""
+    view: _Counts = counts.reshape(2, -1)[:, -(1 << MANTISSA_BITS) :]
+    return view
+
+
+# -- from counts to buckets -----------------------------------------------------------------------
+
+
+def _histogram(counted: Counted, most: int) -> Histogram:
+    counts = counted.counts
+    size = counts.size
+    layout = _BY_BUCKETS[size]
+    nan = 0
+    if counted.nonfinite:
+        special = _special(counts)
+        # A NaN that arithmetic makes has its first mantissa bit set, infinity none.
+        nan = int(special[:, 1:].sum())
+        special[...] = 0
+    limits, numbers = _buckets(counts, _edges(layout), most)
+    return Histogram(
+        limits,
+        numbers,
+        counted.min,
+        counted.max,
+        int(numbers.sum()),
+        counted.sum,
+        counted.sum_squares,
+        nan,
+        counted.nonfinite - nan,
+    )
+
+
+def _buckets(counts: _Counts, edges: _Floats, most: int) -> tuple[_Floats, _Floats]:
+    """Right edges and counts of at most so many buckets; neighbours are merged until they fit.
 
     Zero stays an edge, as the number of buckets on either side is a power of two.
     """
-    while np.count_nonzero(_run_ends(counts)) > MAX_BUCKETS:
+    compiled = _loops.loops(0)
+    while True:
+        if compiled is None:
+            limits, numbers = _collapsed(counts, edges)
+            if limits.size <= most:
+                return limits, numbers
+        else:
+            limits, numbers = np.empty((2, most))
+            used = compiled[1](counts, edges, limits, numbers)
+            if used <= most:
+                return limits[:used], numbers[:used]
         counts = counts.reshape(-1, 2).sum(axis=1)
         edges = edges[::2]
-    return edges[1:], counts
 
 
-def _count_by_search(values: NDArray[Any], moments: _Moments) -> tuple[_Floats, _Counts]:
+def _collapsed(counts: _Counts, edges: _Floats) -> tuple[_Floats, _Floats]:
+    """As `collapse` of the loops, with room for all buckets."""
+    half = counts.size // 2
+    indices = counts.nonzero()[0]
+    positive = int(indices.searchsorted(half))
+    indices = np.concatenate((indices[positive:][::-1], indices[:positive]))
+    ranks = np.where(indices < half, indices + half, counts.size - 1 - indices)
+    gaps = np.diff(ranks) > 1
+    places = np.arange(ranks.size)
+    places[1:] += gaps.cumsum()
+    total = int(places[-1]) + 1 if places.size else 0
+    limits, numbers = np.empty(total), np.zeros(total)
+    limits[places] = edges[ranks + 1]
+    numbers[places] = counts[indices]
+    limits[places[1:][gaps] - 1] = edges[ranks[1:][gaps]]
+    return limits, numbers
+
+
+@lru_cache(maxsize=2)
+def _edges(layout: BitLayout) -> _Floats:
+    """All edges of the fast grid in rising order, one more than there are buckets.
+
+    The buckets of infinity and NaN, always empty here, stay: the number is a power of two.
+    """
+    keys = np.arange(layout.buckets // 2, dtype=layout.bits)
+    finite = keys.size - (1 << MANTISSA_BITS)
+    magnitudes = np.empty(keys.size + 1)
+    magnitudes[:finite] = (keys[:finite] << layout.shift).view(layout.dtype)
+    magnitudes[finite:] = 2.0**128 if layout is _FLOAT32 else _DBL_MAX
+    return np.concatenate((-magnitudes[:0:-1], magnitudes))
+
+
+# -- TensorFlow's grid ----------------------------------------------------------------------------
+
+
+def _on_tensorflow_grid(values: NDArray[Any]) -> Histogram:
+    """Tiles are sorted in their own type, and the edges looked up in them."""
     edges = _tensorflow_edges()
+    moments, nan, inf = _Moments(), 0, 0
     below = np.zeros(edges.size, np.int64)
-    for tile in _tiles(values):
+    for tile in _tiles(values, None):
         ordered = np.sort(tile)
         # NaN is sorted to the end, so the two ends tell of every value that is not finite.
         if not (math.isfinite(ordered[0]) and math.isfinite(ordered[-1])):
-            ordered = moments.add_nonfinite(ordered)
+            finite = ordered[np.isfinite(ordered)]
+            missing = int(np.count_nonzero(np.isnan(ordered)))
+            nan, inf = nan + missing, inf + ordered.size - finite.size - missing
+            ordered = finite
         moments.add(ordered)
         below += ordered.searchsorted(_edges_in(tile.dtype), "left")
-    counts = np.diff(below, prepend=0, append=values.size - moments.nan - moments.inf)
-    return np.append(edges, _DBL_MAX), counts
+    num = values.size - nan - inf
+    counts = np.diff(below, prepend=0, append=num)
+    limits = np.append(edges, _DBL_MAX)
+    filled = counts.nonzero()[0]
+    inner = slice(filled[0], filled[-1] + 1) if filled.size else slice(0)
+    limits, counts = limits[inner], counts[inner]
+    ends = np.ones(counts.size, np.bool_)  # buckets with a count, and the last of each empty run
+    np.logical_or(counts[:-1] > 0, counts[1:] > 0, out=ends[:-1])
+    return Histogram(
+        limits[ends],
+        counts[ends].astype(np.float64),
+        moments.min,
+        moments.max,
+        num,
+        moments.sum,
+        moments.squares,
+        nan,
+        inf,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -221,25 +418,3 @@ def _edges_in(dtype: np.dtype[Any]) -> NDArray[Any]:
     low = rounded < edges
     rounded[low] = np.nextafter(rounded[low], np.array(np.inf, dtype))
     return rounded
-
-
-def _run_ends(counts: _Counts) -> NDArray[np.bool_]:
-    """Which buckets stay: those with a count, and the last of each run of empty ones."""
-    filled = counts > 0
-    ends = np.ones(counts.size, np.bool_)
-    np.logical_or(filled[:-1], filled[1:], out=ends[:-1])
-    return ends
-
-
-def _collapsed(limits: _Floats, counts: _Counts) -> tuple[_Floats, _Counts]:
-    """The limits and counts from the first filled bucket to the last, empty runs made one.
-
-    TensorBoard takes min and max as the outermost edges: an empty bucket there would run backwards.
-    """
-    filled = np.flatnonzero(counts)
-    if not filled.size:
-        return limits[:0], counts[:0]
-    inner = slice(filled[0], filled[-1] + 1)
-    limits, counts = limits[inner], counts[inner]
-    ends = _run_ends(counts)
-    return limits[ends], counts[ends]

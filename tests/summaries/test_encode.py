@@ -67,7 +67,7 @@ def test_joined_summaries_are_one():
     assert list(values_of(data)) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("buckets", ["fast", "tensorflow"])
+@pytest.mark.parametrize("buckets", ["fast", "tf"])
 def test_a_histogram_is_written_as_it_was_measured(buckets):
     array = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
     measured = measure(array, buckets)

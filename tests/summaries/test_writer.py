@@ -11,7 +11,7 @@ def test_every_kind_is_written(tmp_path, load):
     with SummaryWriter(tmp_path) as writer:
         writer.add_scalar("loss", 0.5, 1, walltime=7.5)
         writer.add_histogram("h", [1.0, 2.0, 3.0], 2)
-        writer.add_histogram("tf", [1.0, 2.0, 3.0], 2, buckets="tensorflow")
+        writer.add_histogram("tf", [1.0, 2.0, 3.0], 2, buckets="tf")
         writer.add_text("note", "**x**", 3)
         writer.add_image("img", np.zeros((3, 4, 5)), 4)
         writer.add_summary(encode_scalar("own", 2), 5)
