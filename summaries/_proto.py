@@ -12,6 +12,7 @@ _HOMES = {
     "SessionLog": "event_pb2",
     "GraphDef": "graph_pb2",
     "NodeDef": "node_def_pb2",
+    "HParamsPluginData": "plugin_hparams_pb2",
     "HistogramProto": "summary_pb2",
     "Summary": "summary_pb2",
     "SummaryMetadata": "summary_pb2",
