@@ -292,6 +292,17 @@ _TEXT = {
         variance_scaling_initializer weighted_sparse_column weighted_sum_from_feature_columns
         xavier_initializer xavier_initializer_conv2d
     """,
+    "contrib.opt": """
+        AGNCustomGetter AGNOptimizer AdaMaxOptimizer AdamGSOptimizer AdamWOptimizer
+        AddSignOptimizer DecoupledWeightDecayExtension DropStaleGradientOptimizer
+        ElasticAverageCustomGetter ElasticAverageOptimizer ExternalOptimizerInterface
+        GGTOptimizer LARSOptimizer LazyAdamGSOptimizer LazyAdamOptimizer
+        ModelAverageCustomGetter ModelAverageOptimizer MomentumWOptimizer
+        MovingAverageOptimizer MultitaskOptimizerWrapper NadamOptimizer PowerSignOptimizer
+        RegAdagradOptimizer ScipyOptimizerInterface ShampooOptimizer
+        VariableClippingOptimizer clip_gradients_by_global_norm
+        extend_with_decoupled_weight_decay
+    """,
     "contrib.slim": """
         arg_scope data dataset evaluation layers learning losses metrics model_analyzer nets queues
         summaries tfexample_decoder variables

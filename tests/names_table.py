@@ -20,6 +20,7 @@ NAMESPACES = (
     "contrib.layers",
     "contrib.training",
     "contrib.framework",
+    "contrib.opt",
 )
 START = "<!-- names: written by tests/names_table.py -->\n"
 END = "<!-- names: end -->\n"

@@ -70,7 +70,7 @@ def test_the_appendix_tells_names_that_are_there_from_those_that_are_not():
     for line in APPENDIX["table"]().splitlines()[2:]:
         first, there, absent = (cell.strip() for cell in line.strip("|").split("|"))
         rows[first.split("`")[1]] = there.strip("`").split(), absent.strip("`–").split()
-    assert len(rows) == 9
+    assert len(rows) == 10
     there, absent = rows["tf.train"]
     assert {"AdamOptimizer", "Saver"} <= set(there)
     assert "Server" in absent

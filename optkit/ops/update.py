@@ -83,7 +83,8 @@ def changed_rows(
     scalars = {
         name: xp.asarray(value).astype(wide) for name, value in zip(hyper, values, strict=True)
     }
-    if rows == "all":
+    named = indices
+    if rows in ("all", "slots"):
         full = xp.zeros(currents[0].shape, gradient.dtype)
         full[indices] = gradient
         gradient, indices = full, None
@@ -96,6 +97,10 @@ def changed_rows(
             f"the equation of variable {variable!r}: expected {count} arrays of shape "
             f"{TensorShape(w.shape)}, got {', '.join(str(TensorShape(new.shape)) for new in news)}"
         )
+    if rows == "slots":
+        kept = w.copy()
+        kept[named] = news[0][named]
+        news[0] = kept
     stored = tuple(
         new.astype(current.dtype, copy=False) for current, new in zip(currents, news, strict=True)
     )
@@ -153,6 +158,7 @@ def update(
     hyper: Mapping[str, Tensor],
     *,
     decays_all_rows: bool = False,
+    keeps_left_out_rows: bool = False,
     name: str,
 ) -> Operation:
     """Set a variable and its slots to what `equation` gives.
@@ -165,6 +171,7 @@ def update(
         hyper: the hyper-parameters, shape ().
         decays_all_rows: rows that an IndexedSlices leaves out are updated with a zero gradient;
             otherwise they, and their slots, stay as they are.
+        keeps_left_out_rows: with `decays_all_rows`, so are those rows' slots only.
         name: the operation's name.
     """
     handle = variable.outputs[0]
@@ -172,6 +179,9 @@ def update(
     parts: list[Tensor] = (
         [gradient.values, gradient.indices] if isinstance(gradient, IndexedSlices) else [gradient]
     )
+    rows = "none"
+    if sparse:
+        rows = "named" if not decays_all_rows else "slots" if keeps_left_out_rows else "all"
     return variable.graph.create_operation(
         UPDATE,
         [*parts, *hyper.values()],
@@ -179,7 +189,7 @@ def update(
             "equation": equation,
             "hyper": tuple(hyper),
             "count": 1 + len(slots),
-            "rows": ("all" if decays_all_rows else "named") if sparse else "none",
+            "rows": rows,
             "variable": variable.name,
             "dtype": handle.dtype,
             "shape": handle.sizes,

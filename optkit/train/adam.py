@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from optkit.graph import Operation, Tensor, is_symbolic
 from optkit.ops.control import group
@@ -41,8 +41,10 @@ class AdamOptimizer(Optimizer):
     Source: Kingma & Ba, ICLR 2015, section 2; ApplyAdam in TF 1.15.
     """
 
-    slots = ("m", "v")
+    slots: Sequence[str] = ("m", "v")
     decays_all_rows = True
+    powers: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
+    """The hyper-parameters whose powers the equation takes, as `<name>_power`."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class AdamOptimizer(Optimizer):
         return w - rate * m / (xp.sqrt(v) + epsilon), m, v
 
     def _create_slots(self, var_list: Sequence[Variable]) -> None:
-        for name in ("beta1", "beta2"):
+        for name in self.powers:
             beta = self._call_if_callable(self._hyper[name])
             start = as_tensor(beta) if is_symbolic(beta) else constant(beta, power_dtype(var_list))
             self._create_non_slot_variable(start, f"{name}_power", var_list[0])
@@ -96,14 +98,14 @@ class AdamOptimizer(Optimizer):
 
     def _step_values(self) -> dict[str, Tensor]:
         return {
-            name: as_tensor(self._get_non_slot_variable(name))
-            for name in ("beta1_power", "beta2_power")
+            f"{name}_power": as_tensor(self._get_non_slot_variable(f"{name}_power"))
+            for name in self.powers
         }
 
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
         graph = self._prepared["beta1"].graph
         grown = []
-        for name in ("beta1", "beta2"):
+        for name in self.powers:
             power = self._get_non_slot_variable(f"{name}_power")
             next_power = as_tensor(power) * cast(self._prepared[name], power.dtype)
             with graph.control_dependencies(update_ops):

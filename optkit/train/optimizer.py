@@ -29,7 +29,7 @@ from optkit.ops.control import group
 from optkit.ops.core import INDEX_TYPES, Array, ArrayModule, as_tensor, constant
 from optkit.ops.math import cast
 from optkit.ops.sparse import deduplicate
-from optkit.ops.update import try_equation
+from optkit.ops.update import Equation, try_equation
 from optkit.ops.update import update as update_operation
 from optkit.runtime import GradientTape
 from optkit.train.checks import is_number
@@ -80,6 +80,9 @@ class Optimizer:
 
     decays_all_rows: ClassVar[bool] = False
     """Whether a sparse gradient moves the rows it leaves out too, as in TF's Adam."""
+
+    keeps_left_out_rows: ClassVar[bool] = False
+    """With `decays_all_rows`: whether that is true of the slots only, as in TF's Nadam."""
 
     def __init__(
         self,
@@ -493,22 +496,28 @@ class Optimizer:
     def _overrides(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(Optimizer, hook)
 
+    def _rule(self, var: Variable) -> tuple[Equation, Mapping[str, Tensor]]:
+        """The equation of a variable, and what it takes besides arrays."""
+        return self.update, self._prepared
+
     def _by_equation(self, grad: Tensor | IndexedSlices, var: Variable) -> Operation:
+        rule, hyper = self._rule(var)
         made = {slot: self.get_slot(var, slot) for slot in self.slots}
         missing = [slot for slot, variable in made.items() if variable is None]
         if missing:
             raise ValueError(f"{self._name}: _create_slots made no slot {missing} for {var!r}")
         # Once is enough: what is wrong with a rule is wrong for every variable of a rank.
         if var.shape.ndims not in self._tried_ranks:
-            try_equation(self.update, var.op, 1 + len(made), tuple(self._prepared))
+            try_equation(rule, var.op, 1 + len(made), tuple(hyper))
             self._tried_ranks.add(var.shape.ndims)
         return update_operation(
-            self.update,
+            rule,
             var.op,
             [variable.op for variable in made.values() if variable is not None],
             grad,
-            self._prepared,
+            hyper,
             decays_all_rows=self.decays_all_rows,
+            keeps_left_out_rows=self.keeps_left_out_rows,
             name=type(self).__name__.removesuffix("Optimizer"),
         )
 

@@ -1,6 +1,6 @@
 """TensorFlow's numbers for all ten optimizers: variables, slots, names, powers, the step.
 
-The file's `raw_op_cases` are of optimizers that optkit does not have, and are not used.
+The file's `raw_op_cases` are of optimizers of contrib.opt; see tests/contrib/opt.
 """
 
 import inspect
