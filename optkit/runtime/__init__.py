@@ -11,6 +11,7 @@ from optkit.runtime.eager import (
 from optkit.runtime.fetches import IndexedSlicesValue
 from optkit.runtime.plan import Plan
 from optkit.runtime.session import InteractiveSession, Session
+from optkit.runtime.snapshot import SessionState
 from optkit.runtime.tape import GradientTape
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "RunMetadata",
     "RunOptions",
     "Session",
+    "SessionState",
     "disable_eager_execution",
     "eager",
     "enable_eager_execution",

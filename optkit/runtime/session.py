@@ -11,7 +11,7 @@ import secrets
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -34,6 +34,7 @@ from optkit.runtime.fetches import Rebuild, as_fed, as_feeds, is_plain, unpack
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
 from optkit.runtime.program import Program, compiled
+from optkit.runtime.snapshot import SessionState, exported, imported, random_counts
 
 __all__ = ["InteractiveSession", "Session"]
 
@@ -297,6 +298,47 @@ class Session:
             if op not in self._state:
                 raise uninitialized(op)
             return handed_out(self._backend.to_numpy(self._state[op]))
+
+    def export_state(self, names: Collection[str] | None = None) -> SessionState:
+        """Copies of the session's variables, random counters and entropy, all of one moment.
+
+        Args:
+            names: names of variables' operations; all that hold a value if None.
+
+        Raises:
+            RuntimeError: the session is closed.
+            FailedPreconditionError: a variable of `names` holds no value.
+            NotFoundError: there is no variable of a name.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the session is closed; it holds no state any more")
+            return exported(self._graph, self._backend, self._state, self._entropy, names)
+
+    def import_state(self, state: SessionState) -> None:
+        """Put the values of `state` in place, all or none; what it does not name stays.
+
+        With an entropy, random operations go on from the counters of `state`, and those that have
+        none start anew.
+
+        Raises:
+            RuntimeError: the session is closed, or in the middle of a run.
+            NotFoundError: the graph has no variable of a name.
+            InvalidArgumentError: a value has another dtype or shape than its variable.
+        """
+        with self._lock:
+            if self._closed or self._running:
+                why = "closed" if self._closed else "in the middle of a run"
+                raise RuntimeError(f"the session is {why}; its state cannot be set")
+            written = imported(self._graph, self._backend, state)
+            counts: dict[Operation, int] = {}
+            if state.entropy is not None:
+                counts = {op: 0 for op in self._state if op.kind.random}
+                counts |= random_counts(self._graph, state.counters)
+            with HeldBack():
+                self._arenas.commit(self._state, {**written, **counts})
+                if state.entropy is not None:
+                    self._entropy = state.entropy
 
     def _plan(self, elements: list[Any], feeds: list[Tensor]) -> Plan:
         key = (tuple(elements), tuple(feeds))

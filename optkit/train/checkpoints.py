@@ -7,58 +7,27 @@ renamed, so that a reader, or a crash, never meets half a file.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from optkit import logging
+from optkit.train.files import replacing
 
 __all__ = [
     "SUFFIX",
     "CheckpointState",
-    "Entry",
     "as_path",
     "checkpoint_exists",
-    "entries",
     "get_checkpoint_state",
     "latest_checkpoint",
-    "read_arrays",
     "remove_checkpoint",
     "update_checkpoint_state",
-    "write_arrays",
 ]
 
 SUFFIX = ".safetensors"
-
-_DTYPES = {
-    "BOOL": "bool",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
-    "U8": "uint8",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-    "F16": "float16",
-    "F32": "float32",
-    "F64": "float64",
-    "C64": "complex64",
-}
-"""safetensors' dtypes that NumPy has, and their names there."""
-
-
-class Entry(NamedTuple):
-    """What a checkpoint says of one array: the dtype's name and the shape."""
-
-    dtype: str
-    shape: tuple[int, ...]
 
 
 class CheckpointState(NamedTuple):
@@ -84,84 +53,6 @@ def as_path(prefix: Any) -> Path:
     return path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)
 
 
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A name to write a file under; at the end it is on disk and takes the place of `path`."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        _synchronise(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # elsewhere a directory cannot be opened
-        _synchronise(path.parent)
-
-
-def _synchronise(path: Path) -> None:
-    # Windows flushes only what is open for writing; a directory opens only for reading.
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name.
-
-    Raises:
-        TypeError: the file has no dtype for an array.
-    """
-    from safetensors.numpy import save_file
-
-    refused = [
-        f"{name!r} is {np.asarray(array).dtype}"
-        for name, array in arrays.items()
-        if np.asarray(array).dtype.name not in _DTYPES.values()
-    ]
-    if refused:
-        raise TypeError(f"checkpoints have no such dtype: {', '.join(refused)}")
-    with _replacing(path) as temporary:
-        save_file(
-            {name: np.asarray(array, order="C") for name, array in arrays.items()},
-            temporary,
-            metadata={"format": "optkit", "version": "1"},
-        )
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            yield file
-    except SafetensorError as error:
-        raise ValueError(f"{path}: expected a checkpoint: {error}") from error
-
-
-def entries(path: Path) -> dict[str, Entry]:
-    """What is in a checkpoint, without reading it all.
-
-    Raises:
-        ValueError: the file is damaged, or no checkpoint.
-    """
-    found: dict[str, Entry] = {}
-    with _opened(path) as file:
-        for name in file.keys():  # noqa: SIM118 - the file is no mapping
-            view = file.get_slice(name)
-            dtype = view.get_dtype()
-            found[name] = Entry(_DTYPES.get(dtype, dtype), tuple(view.get_shape()))
-    return found
-
-
-def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The named arrays of a checkpoint, the caller's own."""
-    with _opened(path) as file:
-        return {name: file.get_tensor(name) for name in names}
-
-
 def checkpoint_exists(checkpoint_prefix: Any) -> bool:
     """Whether there is a checkpoint of this prefix."""
     return as_path(checkpoint_prefix).is_file()
@@ -184,7 +75,7 @@ def update_checkpoint_state(
     kept = [_relative(path, folder) for path in all_model_checkpoint_paths or ()]
     if latest not in kept:
         kept.append(latest)
-    with _replacing(folder / (latest_filename or "checkpoint")) as temporary:
+    with replacing(folder / (latest_filename or "checkpoint")) as temporary:
         temporary.write_text(
             json.dumps({"latest": latest, "all": kept}, indent=1) + "\n", encoding="utf-8"
         )

@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from optkit.errors import InvalidArgumentError, NotFoundError
 from optkit.global_step import global_step as step_in
-from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph
-from optkit.ops import state
-from optkit.ops.array import placeholder
-from optkit.runtime import Session
+from optkit.graph import GraphKeys, Tensor, get_default_graph
+from optkit.runtime import Session, SessionState
 from optkit.train.checkpoints import (
     SUFFIX,
-    Entry,
     as_path,
     checkpoint_exists,
-    entries,
-    read_arrays,
     remove_checkpoint,
     update_checkpoint_state,
-    write_arrays,
 )
+from optkit.train.matching import compared, kept_rates
+from optkit.train.tensor_file import read_arrays, read_header
+from optkit.train.training_state import TrainingState, capture, read_extra, save_state
 from optkit.variables import Variable, variable_of
 
 __all__ = ["Saver"]
@@ -43,7 +40,7 @@ class Saver:
         max_to_keep: how many checkpoints to keep, the newest; all if 0 or None, of which then
             only the newest is on record.
         keep_checkpoint_every_n_hours: keep one more for good every so many hours.
-        name: the name scope of what restoring adds to the graph; "save" if None.
+        name: accepted as in TF; restoring needs nothing in the graph.
         restore_sequentially: accepted as in TF.
         saver_def: must be None, as must `builder`.
         builder: see `saver_def`.
@@ -90,40 +87,23 @@ class Saver:
         self._max_to_keep = max_to_keep or 0
         self._keep_for = keep_checkpoint_every_n_hours * 3600
         self._next_kept = time.time() + self._keep_for
-        self._name = name or "save"
+        self._all = var_list is None
         self._allow_empty = bool(allow_empty)
         self._digits = 8 if pad_step_number else 1
         self._last: list[str] = []
         self._variables: dict[str, Variable] | None = None
-        # A variable's name in the file -> what to feed and what to run to restore it.
-        self._assigns: dict[str, tuple[Tensor, Operation]] = {}
         if not defer_build:
             self.build()
 
     def build(self) -> None:
-        """Choose the variables and add to the graph what restores them; once."""
+        """Choose the variables; once."""
         if self._variables is not None:
             return
-        graph = get_default_graph()
-        if self._var_list is None and graph.eager:
+        if self._var_list is None and get_default_graph().eager:
             raise RuntimeError("var_list: needed in eager mode, which has no collections")
-        variables = _named(
+        self._variables = _named(
             _all_saveable() if self._var_list is None else self._var_list, self._allow_empty
         )
-        if variables:
-            graph = next(iter(variables.values())).graph
-        if not graph.eager:
-            with (
-                graph.as_default(),
-                graph.all_or_nothing(),
-                graph.outside_control_flow(),
-                graph.name_scope(self._name),
-            ):
-                for name, variable in variables.items():
-                    value = placeholder(variable.dtype, variable.sizes, name="value")
-                    assigned = state.assign(variable.op, value, name="restore")
-                    self._assigns[name] = value, assigned.op
-        self._variables = variables
 
     @property
     def last_checkpoints(self) -> list[str]:
@@ -151,6 +131,8 @@ class Saver:
         write_state: bool = True,
         strip_default_attrs: bool = False,
         save_debug_info: bool = False,
+        *,
+        extra: Mapping[str, Any] | None = None,
     ) -> str:
         """Write the variables' values, all of one moment.
 
@@ -164,6 +146,8 @@ class Saver:
             write_state: keep the record, and delete what `max_to_keep` does not keep.
             strip_default_attrs: accepted as in TF, as is `save_debug_info`.
             save_debug_info: see there.
+            extra: what a loop keeps beside the variables, in JSON's types, such as its position
+                in the data; `training_state.read_extra` gives it back.
 
         Returns:
             The prefix `<save_path>-<step>`, or `save_path` without a step, for `restore`.
@@ -185,7 +169,7 @@ class Saver:
         if not path.parent.is_dir():
             raise ValueError(f"save_path: expected a directory that exists, got {path.parent}")
         saved = str(path).removesuffix(SUFFIX)
-        write_arrays(path, _values(sess, variables))
+        save_state(path, _state(sess, variables, extra))
         if write_state:
             dropped = self._record(saved)
             update_checkpoint_state(path.parent, saved, self._last, latest_filename)
@@ -213,6 +197,10 @@ class Saver:
     def restore(self, sess: Any, save_path: Any) -> None:
         """Set the variables to what a checkpoint holds; all of them, or none on an error.
 
+        A saver of all variables sets the random counters too, so that training goes on with the
+        numbers that would have come. A learning rate that the code gives as another number than
+        when the checkpoint was made is left to the code, which is told in the log.
+
         Args:
             sess: the session to hold the values; None in eager mode.
             save_path: what `save` returned, or `latest_checkpoint`.
@@ -229,9 +217,21 @@ class Saver:
         path = as_path(save_path)
         if not path.is_file():
             raise ValueError(f"save_path: no such checkpoint: {path}")
-        found = entries(path)
-        self._check(path, variables, found)
-        arrays = read_arrays(path, list(variables))
+        header = read_header(path)
+        wanted = {name: variable.op for name, variable in variables.items()}
+        found = compared(wanted, header.entries, reshape=self._reshape)
+        saved = read_extra(path)
+        rates: dict[str, Any] = {}
+        if saved is not None and variables and not _eager(variables):
+            absent = [wanted[name].name for name in found.missing]
+            graph = next(iter(variables.values())).graph
+            rates = kept_rates(graph, saved.rates, absent)
+            names = {op.name: name for name, op in wanted.items()}
+            rates = {names[name]: rate for name, rate in rates.items() if name in names}
+            found = found._replace(missing=[name for name in found.missing if name not in rates])
+        found.require(path)
+        arrays, _ = read_arrays(path, found.restored)
+        arrays |= rates
         if self._reshape:
             for name, variable in variables.items():
                 if variable.shape.is_fully_defined():
@@ -240,32 +240,11 @@ class Saver:
             for name, variable in variables.items():
                 variable.assign(arrays[name])
             return
-        feeds = {self._assigns[name][0]: array for name, array in arrays.items()}
-        _session(sess).run([assign for _, assign in self._assigns.values()], feeds)
-
-    def _check(
-        self, path: Path, variables: Mapping[str, Variable], found: Mapping[str, Entry]
-    ) -> None:
-        missing = [f"{name!r} is missing" for name in variables if name not in found]
-        wrong = []
-        for name, variable in variables.items():
-            entry = found.get(name)
-            if entry is None:
-                continue
-            if entry.dtype != variable.dtype.name:
-                wrong.append(f"{name!r}: expected {variable.dtype.name}, got {entry.dtype}")
-            fits = variable.shape.is_compatible_with(entry.shape) or (
-                self._reshape and variable.shape.num_elements() == np.prod(entry.shape, dtype=int)
-            )
-            if not fits:
-                wrong.append(f"{name!r}: expected shape {variable.shape}, got {entry.shape}")
-        if missing or wrong:
-            message = f"{path} does not fit the variables: {'; '.join([*missing, *wrong])}"
-            if missing:
-                others = sorted(found.keys() - variables.keys())
-                message += f"; else it has {', '.join(others[:20]) or 'nothing'}"
-                raise NotFoundError(message)
-            raise InvalidArgumentError(message)
+        random: SessionState = SessionState({}) if saved is None or not self._all else saved
+        values = {wanted[name].name: array for name, array in arrays.items()}
+        _session_of(sess, variables).import_state(
+            SessionState(values, random.counters, random.entropy)
+        )
 
     def _known(self) -> dict[str, Variable]:
         self.build()
@@ -322,11 +301,26 @@ def _session(sess: Any) -> Session:
     return sess
 
 
-def _values(sess: Any, variables: Mapping[str, Variable]) -> dict[str, Any]:
+def _session_of(sess: Any, variables: Mapping[str, Variable]) -> Session:
+    """The session, of the variables' graph."""
+    session = _session(sess)
+    for variable in variables.values():
+        if variable.graph is not session.graph:
+            raise ValueError(f"sess: {variable!r} is of another graph than the session's")
+    return session
+
+
+def _state(
+    sess: Any, variables: Mapping[str, Variable], extra: Mapping[str, Any] | None
+) -> TrainingState:
+    """What to write: the variables by their names in the file, and what goes with them."""
     if _eager(variables):
-        return {name: variable.numpy() for name, variable in variables.items()}
-    values = _session(sess).run([variable.op.outputs[0] for variable in variables.values()])
-    return dict(zip(variables, values, strict=True))
+        values = {name: variable.numpy() for name, variable in variables.items()}
+        return TrainingState(values, extra=dict(extra or {}))
+    session = _session_of(sess, variables)
+    state = capture(session, extra, [variable.op.name for variable in variables.values()])
+    values = {name: state.variables[v.op.name] for name, v in variables.items()}
+    return replace(state, variables=values)
 
 
 def _step(sess: Any, step: Any) -> int:

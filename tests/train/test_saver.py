@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import optkit as tf
 from optkit.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from optkit.train import checkpoints
+from optkit.train.tensor_file import write_arrays
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_the_file_holds_variables_by_the_names_of_their_operations(session, tmp_
 
 def test_arrays_that_are_not_in_order_are_written_in_order(tmp_path):
     array = np.arange(6.0).reshape(2, 3).T
-    checkpoints.write_arrays(tmp_path / "x.safetensors", {"x": array})
+    write_arrays(tmp_path / "x.safetensors", {"x": array}, {})
     np.testing.assert_array_equal(load_file(tmp_path / "x.safetensors")["x"], array)
 
 
