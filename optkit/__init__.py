@@ -398,8 +398,7 @@ from optkit.variables import (
     trainable_variables,
     variables_initializer,
 )
-
-__version__ = "0.1.0"
+from optkit.version import __version__ as __version__
 
 newaxis = None
 """In an index: a new axis of size one, as `np.newaxis`."""

@@ -19,14 +19,15 @@ from optkit.runtime import Session, SessionState
 from optkit.train.matching import Comparison, compared, given_rates, kept_rates
 from optkit.train.tensor_file import Entry, Header, read_arrays, read_header, write_arrays
 from optkit.variables import variable_of
+from optkit.version import __version__
 
 __all__ = [
     "TrainingState",
     "apply",
     "capture",
     "current_step",
-    "read_extra",
     "load_state",
+    "read_extra",
     "save_state",
 ]
 
@@ -174,8 +175,6 @@ def save_state(path: Path, state: TrainingState) -> None:
         )
     except (TypeError, ValueError) as error:
         raise TypeError(f"extra: expected what JSON can hold: {error}") from error
-    from optkit import __version__
-
     metadata = {"version": str(_VERSION), "optkit": __version__, _STATE: text}
     write_arrays(path, state.variables, metadata)
 
