@@ -7,7 +7,7 @@ import here: tensorboardX is loaded with the first summary.
 from summaries.encode import encode_histogram, encode_image, encode_scalar, encode_text
 from summaries.event_log import EventLog
 from summaries.optimizer import OPTIMIZER_SUMMARIES, OptimizerSummaries
-from summaries.reader import read
+from summaries.runs import read
 from summaries.writer import SummaryWriter
 
 __all__ = [

@@ -1,18 +1,23 @@
-"""Event files read back: streaming, with checksums, and scalars as columns."""
+"""The event files of one run read back: record by record, or its scalars as columns."""
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import translate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from summaries import _proto
-from summaries.event_file import PREFIX
 from summaries.histogram import Histogram
-from summaries.records import Damage, read_records
+from summaries.scan import CUT_OFF, Damage, Parts, Scan, fields, split_event
+from summaries.wire import varint
+
+Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,69 @@ class Scalars(NamedTuple):
     wall_times: NDArray[np.float64]
 
 
+class Histograms(NamedTuple):
+    """The histograms of one tag, in the order they were written."""
+
+    steps: NDArray[np.int64]
+    values: list[Histogram]
+    wall_times: NDArray[np.float64]
+
+
+@dataclass
+class HParams:
+    """What a run says of itself: hyper-parameters, the group it is a seed of, how it ended."""
+
+    values: dict[str, str | float | bool] = field(default_factory=dict)
+    group: str = ""
+    status: str = ""
+    start_time: float | None = None
+
+
+class Selection:
+    """Which values are read: those of tags that match, and of each tag every `stride`-th.
+
+    A pattern is a tag, with `*`, `?` and `[...]` as in file names, or a compiled regular expression
+    that is found somewhere in the tag. None is every tag.
+
+    Raises:
+        TypeError: a pattern is neither.
+        ValueError: the stride is below 1.
+    """
+
+    def __init__(self, tags: Patterns | None = None, stride: int = 1) -> None:
+        if stride < 1:
+            raise ValueError(f"stride: expected at least 1, got {stride!r}")
+        self.stride = stride
+        self._matchers = None if tags is None else [*_matchers(tags)]
+        self._known: dict[str, bool] = {}
+
+    def wants(self, tag: str) -> bool:
+        """Whether the tag is one of those."""
+        if self._matchers is None:
+            return True
+        if tag not in self._known:
+            self._known[tag] = any(matches(tag) for matches in self._matchers)
+        return self._known[tag]
+
+
+def _matchers(tags: Patterns) -> Iterator[Any]:
+    for pattern in [tags] if isinstance(tags, str | re.Pattern) else tags:
+        if isinstance(pattern, re.Pattern):
+            yield pattern.search
+        elif isinstance(pattern, str):
+            # A tag of another writer may have brackets of its own.
+            yield pattern.__eq__
+            yield re.compile(translate(pattern)).match
+        else:
+            raise TypeError(f"tags: expected strings or patterns, got {pattern!r:.60}")
+
+
 _START = 1  # SessionLog.START; an attribute of the message class is a slow look-up
+_FLOAT = struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
+_SUMMARY = bytes((5 << 3 | 2,))  # the key of an event's summary
+_STATUSES = {1: "success", 2: "failure", 3: "running"}
+_HPARAMS = "_hparams_/"
 # TensorBoard's name of a dtype -> NumPy's, little-endian, and the field of its single numbers
 _NUMBERS = {
     "DT_FLOAT": ("<f4", "float_val"),
@@ -58,43 +125,63 @@ _NUMBERS = {
 }
 
 
-class Events:
+class Run:
     """The summary values in the event files of one run; each iteration reads the files anew.
 
-    A file is read up to its end or to the first record that is not whole, as one may be while a
-    writer is at work. What is whole is returned; `truncated` and `damage` then tell of the rest.
+    What is sound in a file is returned, also behind a record that is not; `damage` tells of those,
+    `truncated` of an end that is not whole, as it may be while a writer is at work. Columns are
+    kept and read again when a file has changed.
+
+    Args:
+        source: the run's directory, or some of its files.
+        selection: which values are read.
     """
 
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths = paths
-        self._damage: dict[Path, str] | None = None
+    def __init__(self, source: Path | list[Path], selection: Selection | None = None) -> None:
+        self._source = source
+        self._selection = selection or Selection()
+        self._damages: dict[Path, list[Damage]] | None = None
+        self._columns: _Columns | None = None
+        self._state: list[tuple[Path, int, int]] = []
+
+    def __repr__(self) -> str:
+        return f"<summaries.reader.Run of {self._source}>"
+
+    @property
+    def paths(self) -> list[Path]:
+        """The event files, in the order in which they were begun."""
+        return event_files(self._source) if isinstance(self._source, Path) else self._source
 
     def __iter__(self) -> Iterator[Record]:
-        for event in self._events():
+        wants, stride = self._selection.wants, self._selection.stride
+        seen: dict[str, int] = {}
+        for event in self._messages():
             for value in event.summary.value:
-                kind, content = _content(value)
-                if kind:
-                    yield Record(value.tag, event.step, event.wall_time, kind, content)
+                tag = value.tag
+                if wants(tag):
+                    kind, content = _content(value)
+                    if kind:
+                        seen[tag] = seen.get(tag, -1) + 1
+                        if not seen[tag] % stride:
+                            yield Record(tag, event.step, event.wall_time, kind, content)
 
     @property
     def damage(self) -> dict[Path, str]:
-        """For each file that ends in a record which is not whole: where, and what is wrong."""
-        if self._damage is None:
-            for _ in self._events():
-                pass
-        return dict(self._damage or {})
+        """For each file with records that are not sound: what is wrong, and where, of the first."""
+        texts = {}
+        for path, damages in self._all_damages().items():
+            more = f", and {len(damages) - 1} more" if len(damages) > 1 else ""
+            texts[path] = f"{damages[0]}{more}"
+        return texts
 
     @property
     def truncated(self) -> bool:
         """Whether some file ends in a record that is not whole."""
-        return bool(self.damage)
+        return any(each[-1].reason == CUT_OFF for each in self._all_damages().values())
 
     def tags(self) -> dict[str, str]:
         """The kind of each tag, in the order of their first values."""
-        kinds: dict[str, str] = {}
-        for record in self:
-            kinds.setdefault(record.tag, record.kind)
-        return kinds
+        return dict(self._read().kinds)
 
     def scalars(self, tag: str) -> Scalars:
         """The columns of a scalar tag; what a resumed run overwrote is left out.
@@ -102,59 +189,259 @@ class Events:
         Raises:
             KeyError: no scalar has this tag.
         """
-        points: list[tuple[int, float, float]] = []
-        found = False
-        for event in self._events():
-            if event.HasField("session_log") and event.session_log.status == _START:
-                points = [point for point in points if point[0] < event.step]
-            for value in event.summary.value:
-                if value.tag == tag:
-                    kind, number = _content(value)
-                    if kind == "scalar":
-                        found = True
-                        points.append((event.step, number, event.wall_time))
-        if not found:
+        columns = self._read().scalars
+        if tag not in columns:
             raise KeyError(f"no scalar has the tag {tag!r}")
-        steps, values, wall_times = zip(*points, strict=True) if points else ((), (), ())
-        return Scalars(
-            np.array(steps, np.int64),
-            np.array(values, np.float64),
-            np.array(wall_times, np.float64),
+        return columns[tag].arrays()
+
+    def all_scalars(self) -> dict[str, Scalars]:
+        """The columns of every scalar tag, in the order of their first values."""
+        return {tag: column.arrays() for tag, column in self._read().scalars.items()}
+
+    def histograms(self, tag: str) -> Histograms:
+        """The histograms of a tag; what a resumed run overwrote is left out.
+
+        Raises:
+            KeyError: no histogram has this tag.
+        """
+        if self._read().kinds.get(tag) != "histogram":
+            raise KeyError(f"no histogram has the tag {tag!r}")
+        records: list[Record] = []
+        for scan in self._scanned():
+            for data in scan:
+                try:
+                    event = split_event(data)
+                    start = dict(fields(event.session)).get(1) == _START
+                    if start:
+                        records = [record for record in records if record.step < event.step]
+                    records += _histograms_of(tag, event)
+                except (ValueError, _proto.data_error()):
+                    scan.reject(data)
+        records = records[:: self._selection.stride]
+        return Histograms(
+            np.array([record.step for record in records], np.int64),
+            [record.value for record in records],
+            np.array([record.wall_time for record in records], np.float64),
         )
 
-    def _events(self) -> Iterator[Any]:
-        damages: dict[Path, str] = {}
-        for path in self.paths:
-            damage = Damage()
-            for data in read_records(path, damage):
+    def hparams(self) -> HParams:
+        """The run's hyper-parameters; empty where it tells none."""
+        return self._read().hparams
+
+    def _all_damages(self) -> dict[Path, list[Damage]]:
+        if self._damages is None:
+            self._read()
+        return self._damages or {}
+
+    def _scanned(self) -> Iterator[Scan]:
+        """A scan of each file; what they find is kept when all were consumed."""
+        scans = [Scan(path) for path in self.paths]
+        yield from scans
+        self._damages = {scan.path: scan.damages for scan in scans if scan.damages}
+
+    def _messages(self) -> Iterator[Any]:
+        for scan in self._scanned():
+            for data in scan:
                 try:
                     event = _proto.Event.FromString(data)
                 except _proto.data_error():
-                    damage.reason = "a record is not an event"
-                    break
-                yield event
-            if damage.reason:
-                damages[path] = f"{damage.reason}, at byte {damage.offset}"
-        self._damage = damages
+                    scan.reject(data)
+                else:
+                    yield event
+
+    def _read(self) -> "_Columns":
+        state = [(path, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths]
+        if self._columns is None or state != self._state:
+            columns = _Columns(self._selection)
+            for scan in self._scanned():
+                for data in scan:
+                    try:
+                        columns.add(data)
+                    except (ValueError, IndexError, _proto.data_error()):
+                        scan.reject(data)
+            self._columns, self._state = columns, state
+        return self._columns
 
 
-def read(path: str | os.PathLike[str]) -> Events:
-    """The events of a file, or of the event files of a directory in the order of their names.
+class _Column:
+    """The points of a tag as they come; `every` is the stride."""
 
-    Files in directories below are other runs and are not read.
+    __slots__ = ("every", "seen", "steps", "values", "wall_times")
 
-    Raises:
-        FileNotFoundError: there is no such path, or no event file in the directory.
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.seen = 0
+        self.steps = array("q")
+        self.values = array("d")
+        self.wall_times = array("d")
+
+    def add(self, step: int, value: float, wall_time: float) -> None:
+        if not self.seen % self.every:
+            self.steps.append(step)
+            self.values.append(value)
+            self.wall_times.append(wall_time)
+        self.seen += 1
+
+    def drop_from(self, step: int) -> None:
+        """Forget the points at this step and later ones."""
+        steps = np.frombuffer(self.steps, np.int64)
+        keep = steps < step
+        if not keep.all():
+            kept = [np.asarray(column)[keep] for column in self.arrays()]
+            self.steps = array("q", kept[0].tobytes())
+            self.values = array("d", kept[1].tobytes())
+            self.wall_times = array("d", kept[2].tobytes())
+
+    def arrays(self) -> Scalars:
+        """Copies, so that the column may go on growing."""
+        return Scalars(
+            np.array(self.steps, np.int64),
+            np.array(self.values, np.float64),
+            np.array(self.wall_times, np.float64),
+        )
+
+
+_UNKNOWN = _Column(1)
+
+
+class _Columns:
+    """What one pass over a run's files gathers: scalars, the kinds of tags, hyper-parameters.
+
+    Messages are parsed only where they are new in kind: scalars of one tag differ in the last four
+    bytes, so what comes before these is looked up.
     """
-    path = Path(path).expanduser()
-    if not path.is_dir():
-        if not path.exists():
-            raise FileNotFoundError(f"no event file or directory at {path}")
-        return Events([path])
-    paths = sorted(each for each in path.iterdir() if "tfevents" in each.name and each.is_file())
-    if not paths:
-        raise FileNotFoundError(f"no event file ({PREFIX}*) in {path}")
-    return Events(paths)
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        self.scalars: dict[str, _Column] = {}
+        self.kinds: dict[str, str] = {}
+        self.hparams = HParams()
+        # What a summary value is up to its number -> its column; None if it is not wanted.
+        self.known: dict[bytes, _Column | None] = {}
+
+    def add(self, data: bytes) -> None:
+        """Take in an event.
+
+        Raises:
+            ValueError, IndexError: the bytes are no event.
+        """
+        known = self.known
+        # The common event, one scalar: 9 and the time, 16 and the step, 42 and the summary.
+        if len(data) > 16 and data[0] == 9 and data[-5] == 21:
+            at, step = 9, 0
+            if data[9] == 16:
+                at = 10
+                shift = 0
+                while True:
+                    byte = data[at]
+                    at += 1
+                    step |= (byte & 127) << shift
+                    if byte < 128:
+                        break
+                    shift += 7
+            column = known.get(data[at:-4], _UNKNOWN)
+            if column is None:
+                return
+            if column is not _UNKNOWN:
+                if step >> 63:
+                    step -= 1 << 64
+                number = _FLOAT.unpack_from(data, len(data) - 4)[0]
+                column.add(step, number, _DOUBLE.unpack_from(data, 1)[0])
+                return
+        event = split_event(data)
+        for number, session in fields(event.session):
+            if number == 1 and session == _START:
+                for column in self.scalars.values():
+                    column.drop_from(event.step)
+        if event.summary:
+            values = [value for number, value in fields(event.summary) if number == 1]
+            for value in values:
+                if isinstance(value, bytes):
+                    self.add_value(value, event.step, event.wall_time)
+            if len(values) == 1 and data.endswith(event.summary):
+                self.learn(data, event.summary)
+
+    def learn(self, data: bytes, summary: bytes) -> None:
+        """Know events by what comes before their number, if they hold one plain scalar."""
+        (value,) = (value for _, value in fields(summary))
+        if isinstance(value, bytes) and value[:-4] in self.known:
+            lead = _SUMMARY + varint(len(summary))
+            if data.endswith(lead + summary):
+                self.known[(lead + summary)[:-4]] = self.known[value[:-4]]
+
+    def add_value(self, value: bytes, step: int, wall_time: float) -> None:
+        """Take in a summary value in wire form."""
+        key = value[:-4]
+        if key in self.known and value[-5] == 21:
+            column = self.known[key]
+            if column is not None:
+                column.add(step, _FLOAT.unpack(value[-4:])[0], wall_time)
+            return
+        parts = dict(fields(value))
+        tag = _bytes_of(parts, 1).decode()
+        if tag.startswith(_HPARAMS):
+            _take_hparams(self.hparams, parts)
+            return
+        if not self.selection.wants(tag):
+            if _ends_in_number(value, parts):
+                self.known[key] = None
+            return
+        if 8 not in parts and tag in self.kinds and 2 not in parts:
+            return  # only the kind is kept of what is no scalar
+        message = _proto.Summary.Value.FromString(value)
+        kind, content = _content(message)
+        if kind:
+            self.kinds.setdefault(tag, kind)
+        if kind == "scalar":
+            column = self.scalars.setdefault(tag, _Column(self.selection.stride))
+            column.add(step, content, wall_time)
+            if _ends_in_number(value, parts):
+                self.known[key] = column
+
+
+def _ends_in_number(value: bytes, parts: Mapping[int, object]) -> bool:
+    """Whether a summary value in wire form is a scalar whose last four bytes are its number."""
+    return value[-5] == 21 and [*parts][-1] == 2
+
+
+def event_files(directory: Path) -> list[Path]:
+    """The event files of a directory itself, in the order of their names."""
+    return sorted(
+        each for each in directory.iterdir() if "tfevents" in each.name and each.is_file()
+    )
+
+
+def _histograms_of(tag: str, event: Parts) -> Iterator[Record]:
+    """The histograms of a tag in an event; values of other tags are not parsed."""
+    name = tag.encode()
+    for number, value in fields(event.summary):
+        if number == 1 and isinstance(value, bytes) and dict(fields(value)).get(1) == name:
+            kind, content = _content(_proto.Summary.Value.FromString(value))
+            if kind == "histogram":
+                yield Record(tag, event.step, event.wall_time, kind, content)
+
+
+def _bytes_of(message: Mapping[int, int | bytes], field: int) -> bytes:
+    """A text or message in a message; empty where it is absent."""
+    content = message.get(field, b"")
+    return content if isinstance(content, bytes) else b""
+
+
+def _take_hparams(hparams: HParams, value: Mapping[int, int | bytes]) -> None:
+    """Enter what a value of the hparams plugin tells: metadata, plugin data, its content."""
+    plugin_data = _bytes_of(dict(fields(_bytes_of(value, 9))), 1)
+    content = _bytes_of(dict(fields(plugin_data)), 2)
+    data = _proto.HParamsPluginData.FromString(content)
+    if data.HasField("session_start_info"):
+        start = data.session_start_info
+        hparams.values = {
+            name: getattr(number, number.WhichOneof("kind") or "string_value")
+            for name, number in sorted(start.hparams.items())
+        }
+        hparams.group = start.group_name
+        hparams.start_time = start.start_time_secs or None
+    if data.HasField("session_end_info"):
+        hparams.status = _STATUSES.get(data.session_end_info.status, "")
 
 
 def _content(value: Any) -> tuple[str, Any]:

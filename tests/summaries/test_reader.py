@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from summaries import EventLog, encode_histogram, encode_image, encode_scalar, encode_text, read
@@ -96,24 +96,40 @@ def test_p098_damage_is_that_of_the_last_reading(ten):
     assert not events.truncated
 
 
-def test_damage_in_one_file_leaves_the_others(ten):
+def test_p098_a_flipped_bit_costs_one_record_and_is_told(ten):
     data = bytearray(ten.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[len(data) // 2] ^= 0x10
     ten.write_bytes(data)
     with EventLog(ten.parent) as log:
         log.add_summary(encode_scalar("loss", 99), 99)
     events = read(ten.parent)
     steps = list(events.scalars("loss").steps)
-    assert steps[-1] == 99
-    assert 2 < len(steps) < 10
+    assert steps[0] == 0
+    assert steps[-2:] == [9, 99]
+    assert len(steps) == len(list(events)) == 10
     assert list(events.damage) == [ten]
+    assert "does not match its checksum, at byte " in events.damage[ten]
+    assert not events.truncated
+
+
+def test_several_damages_are_counted(ten):
+    data = bytearray(ten.read_bytes())
+    data[len(data) // 3] ^= 1
+    data[2 * len(data) // 3] ^= 1
+    ten.write_bytes(data[:-1])
+    events = read(ten)
+    assert len(events.scalars("loss").steps) == 7
+    assert events.damage[ten].endswith(", and 2 more")
+    assert events.truncated
 
 
 def test_a_record_that_is_no_event_is_damage(ten):
-    ten.write_bytes(ten.read_bytes() + frame(b"\xff\xff\xff"))
+    size = ten.stat().st_size
+    ten.write_bytes(ten.read_bytes() + frame(b"\xff\xff\xff") + ten.read_bytes())
     events = read(ten)
-    assert len(list(events)) == 10
-    assert events.damage[ten].startswith("a record is not an event, at byte ")
+    for gather in (lambda: len(list(events)), lambda: len(events.scalars("loss").steps)):
+        assert gather() == 20
+        assert events.damage == {ten: f"a record is not an event, at byte {size}"}
 
 
 def test_p076_what_a_resumed_run_repeats_is_left_out_of_the_columns(tmp_path):
@@ -183,11 +199,9 @@ def test_kinds_that_are_not_known_are_passed_over(tmp_path, value):
     assert list(read(path).scalars("y").values) == [1]
 
 
-def test_only_event_files_of_the_directory_itself_are_read(ten):
+def test_other_files_are_left_alone(ten):
     (ten.parent / "notes.txt").write_text("not an event file")
     (ten.parent / "events.out.tfevents.old").mkdir()
-    with EventLog(ten.parent / "eval") as log:
-        log.add_summary(encode_scalar("loss", 1), 99)
     assert read(ten.parent).paths == [ten]
     assert len(list(read(str(ten.parent)))) == 10
 
@@ -197,3 +211,34 @@ def test_missing_files_are_named(tmp_path):
         read(tmp_path / "gone")
     with pytest.raises(FileNotFoundError, match=f"no event file .* in {tmp_path}"):
         read(tmp_path)
+
+
+def test_scalars_of_every_shape_of_message_are_the_same_columns(tmp_path):
+    """The short cuts of the reader give what parsed messages give."""
+    rng = np.random.default_rng(0)
+    events = []
+    for step in [0, 1, 127, 128, 300, 2**40, 2**63 - 1, -1]:
+        values = [Summary.Value(tag="a", simple_value=rng.normal())]
+        events.append(Event(step=step, wall_time=step / 8, summary=Summary(value=values)))
+        values = [
+            Summary.Value(tag=tag, simple_value=rng.normal()) for tag in ("a", "b" * 200, "ü")
+        ]
+        if step % 2:
+            values[1].metadata.plugin_data.plugin_name = "scalars"
+            values.append(Summary.Value(tag="a", tensor=make_tensor_proto(np.float64(step))))
+            values.append(Summary.Value(tag="h", histo=HistogramProto(num=1)))
+        events.append(Event(step=step, wall_time=rng.normal(), summary=Summary(value=values)))
+        events.append(Event(step=step, summary=Summary(value=values[:1]), source_metadata={}))
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(b"".join(frame(event.SerializeToString()) for event in events))
+    records = list(read(path))
+    assert {record.tag for record in records} == {"a", "b" * 200, "ü", "h"}
+    assert read(path).tags() == {
+        "a": "scalar",
+        "b" * 200: "scalar",
+        "ü": "scalar",
+        "h": "histogram",
+    }
+    for tag in ("a", "b" * 200, "ü"):
+        points = [(r.step, r.value, r.wall_time) for r in records if r.tag == tag]
+        assert list(zip(*read(path).scalars(tag), strict=True)) == points
