@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from optkit.backend.cuda.transfer import Transfer, is_device_array
 from optkit.backend.segments import groups, merge_rows
 
-__all__ = ["ALIGNMENT", "padded", "scatter_rows", "side_by_side", "strided", "to_numpy"]
+__all__ = [
+    "ALIGNMENT",
+    "aligned",
+    "padded",
+    "scatter_rows",
+    "side_by_side",
+    "strided",
+    "to_host",
+    "to_numpy",
+]
 
 ALIGNMENT = 64
 """Bytes at whose multiples arrays that lie side by side start."""
@@ -19,6 +29,13 @@ def padded(size: int, itemsize: int) -> int:
     """Elements from one array's start to the next one's."""
     unit = max(1, ALIGNMENT // itemsize)
     return -(-size // unit) * unit
+
+
+def aligned(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An uninitialised host array that starts at a multiple of the alignment."""
+    raw = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
+    shift = -raw.ctypes.data % ALIGNMENT
+    return raw[shift : shift + size * dtype.itemsize].view(dtype)
 
 
 def side_by_side(xp: Any, arrays: Sequence[Any]) -> Any:
@@ -36,6 +53,17 @@ def side_by_side(xp: Any, arrays: Sequence[Any]) -> Any:
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """`array` on the host, copied only when it is on a device."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def to_host(arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """The arrays on the host, in one transfer; those that are there already as they are.
+
+    Args:
+        arrays: of NumPy or of CuPy, mixed as they come.
+    """
+    if any(is_device_array(array) for array in arrays):
+        arrays = Transfer(arrays).wait()
+    return [to_numpy(array) for array in arrays]
 
 
 def scatter_rows(xp: Any, current: Any, indices: Any, updates: Any, mode: str) -> Any:
@@ -56,8 +84,9 @@ def scatter_rows(xp: Any, current: Any, indices: Any, updates: Any, mode: str) -
     values = values.reshape(rows.shape + current.shape[1:])
     if mode in ("add", "sub"):
         merged = merge_rows(xp, values, rows)
-        old = result[merged.rows]
-        result[merged.rows] = old + merged.values if mode == "add" else old - merged.values
+        places = xp.asarray(merged.rows)
+        old = result[places]
+        result[places] = old + merged.values if mode == "add" else old - merged.values
         return result
     if xp is np:
         if mode == "update":

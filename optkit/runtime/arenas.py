@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from optkit.backend.arrays import ALIGNMENT, padded
+from optkit.backend.arrays import aligned, padded
 from optkit.graph import Operation
 from optkit.runtime.interrupts import HeldBack
+from optkit.runtime.workspace import Workspace
 
 __all__ = ["Arenas", "Member", "Span"]
 
@@ -53,11 +54,13 @@ class Arenas:
     Attributes:
         members: where each variable lives that is in an arena.
         departures: how many variables have left; what was worked out before is out of date.
+        workspace: memory for the values of programs.
     """
 
     def __init__(self) -> None:
         self.members: dict[Operation, Member] = {}
         self.departures = 0
+        self.workspace = Workspace()
         self._memory: set[int] = set()
 
     def owns(self, array: Any) -> bool:
@@ -81,7 +84,7 @@ class Arenas:
         for array in arrays:
             starts.append(total)
             total += padded(array.size, dtype.itemsize)
-        buffer = _aligned(total, dtype)
+        buffer = aligned(total, dtype)
         members = {}
         for op, array, start in zip(fresh, arrays, starts, strict=True):
             stop = start + array.size
@@ -152,13 +155,6 @@ class Arenas:
                 self.departures += 1
                 moved[op] = value
         state.update(moved)
-
-
-def _aligned(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An uninitialised array that starts at a multiple of the alignment."""
-    raw = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
-    shift = -raw.ctypes.data % ALIGNMENT
-    return raw[shift : shift + size * dtype.itemsize].view(dtype)
 
 
 def _read_only(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -25,7 +25,8 @@ __all__ = ["DenseGroup", "Part", "RowUpdate", "dense_groups", "row_updates"]
 class Part:
     """A span of a group, its gradients' places, and the buffer they are gathered in.
 
-    A span of one variable takes its gradient as it is and has no buffer.
+    A span of one variable takes its gradient as it is and has no buffer; `spare` is where a
+    gradient goes that cannot be taken so.
     """
 
     span: Span
@@ -33,6 +34,7 @@ class Part:
     variables: tuple[Operation, ...]
     views: tuple[np.ndarray[Any, Any], ...]
     buffer: np.ndarray[Any, Any] | None
+    spare: np.ndarray[Any, Any] | None = None
 
     def slot(self, i: int) -> np.ndarray[Any, Any]:
         """Where the i-th gradient goes in the buffer, in its variable's shape."""
@@ -218,18 +220,20 @@ def gathered(target: np.ndarray[Any, Any], gradient: Any, variable: str) -> None
     np.copyto(target, gradient)
 
 
-def flat(
-    arenas: Arenas, view: np.ndarray[Any, Any], gradient: Any, variable: str
-) -> np.ndarray[Any, Any]:
-    """A gradient as a flat array that shares nothing with any variable that is updated.
+def flat(arenas: Arenas, part: Part, gradient: Any) -> np.ndarray[Any, Any]:
+    """The gradient of a part's one variable as a flat array that shares nothing with a variable.
 
     Raises:
         InvalidArgumentError: it has another shape.
     """
+    (view,), (variable,) = part.views, part.variables
     array = np.asarray(gradient)
-    _check_shape(array, view.shape, variable)
+    _check_shape(array, view.shape, variable.name)
     if not array.flags.c_contiguous or arenas.owns(array):
-        array = array.copy()
+        if part.spare is None:
+            part.spare = np.empty(view.shape, view.dtype)
+        np.copyto(part.spare, array)
+        array = part.spare
     return array.reshape(-1)
 
 

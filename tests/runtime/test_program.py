@@ -4,6 +4,7 @@ import signal
 import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import optkit
 from optkit.errors import FailedPreconditionError, InvalidArgumentError
 from optkit.graph import Graph, IndexedSlices
-from optkit.runtime import Session, interrupts
+from optkit.runtime import Session, code, interrupts
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.updates import DenseGroup
 from optkit.train.optimizer import Optimizer
@@ -246,7 +247,7 @@ class Case:
         feed = {tensor: make() for tensor, make in self.feeds.items()}
         if kind == "feed":
             feed[w] = self.array(self.shape_of(w), w.dtype)
-        for _ in range(draw(st.integers(1, 3))):
+        for _ in range(draw(st.integers(1, 5))):
             pair.run(fetches, feed)
 
 
@@ -256,7 +257,8 @@ def draw_shape(draw, shape):
 
 @given(data=st.data())
 def test_programs_do_what_the_reference_does(data):
-    with Graph().as_default() as graph:
+    large = data.draw(st.sampled_from([1, code.LARGE]))
+    with Graph().as_default() as graph, mock.patch.object(code, "LARGE", large):
         graph.seed = data.draw(st.sampled_from([None, 3]))
         case = Case(data.draw)
         pair = Pair()
@@ -531,3 +533,89 @@ def test_names_of_variables_are_no_names_of_values(graph, name):
         assert session.run([loss, train])[0] == 55
         assert session._programs[next(reversed(session._plans.values()))] is not None
         np.testing.assert_array_equal(session.value(w), [0, 0])
+
+
+# -- planned memory -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def all_planned(monkeypatch):
+    monkeypatch.setattr(code, "LARGE", 1)
+
+
+def perceptron(batch=None):
+    rng = np.random.default_rng(2)
+    x = optkit.placeholder(optkit.float32, [batch, 30])
+    net = x
+    for n, m in [(30, 20), (20, 10)]:
+        w = optkit.Variable(rng.standard_normal((n, m)).astype(np.float32))
+        net = optkit.nn.relu(net @ w + optkit.Variable(np.full(m, 0.1, np.float32)))
+    loss = optkit.reduce_mean(optkit.square(net))
+    train = optkit.contrib.layers.optimize_loss(loss, None, 0.1, "Adam", clip_gradients=1.0)
+    return x, net, train
+
+
+def test_planned_values_of_a_step_are_those_of_the_reference(pair, all_planned):
+    x, net, train = perceptron()
+    pair.run(optkit.global_variables_initializer())
+    rng = np.random.default_rng(3)
+    for batch in [5, 5, 5, 7, 5, 7, 7, 7, 5, 1, 1, 1, 7]:  # the workspace moves when it grows
+        pair.run([train, net], {x: rng.standard_normal((batch, 30)).astype(np.float32)})
+    version = pair.fast._programs[next(reversed(pair.fast._plans.values()))]._versions[((7, 30),)]
+    assert version._function not in (None, version._plain)
+
+
+def test_a_view_keeps_the_place_of_what_it_shows(pair, all_planned):
+    x = optkit.placeholder(optkit.float32, [3, 3])
+    w = optkit.Variable(np.eye(3, dtype=np.float32))
+    turned = optkit.reshape(optkit.transpose(x + 1.0), [9])
+    other = optkit.exp(x * 2.0)  # would lie where x + 1 lay
+    loss = optkit.reduce_sum(turned * optkit.reshape(other @ w, [9]))
+    train = optkit.train.GradientDescentOptimizer(0.1).minimize(loss)
+    pair.run(optkit.global_variables_initializer())
+    for k in range(4):
+        pair.run([loss, train], {x: np.arange(9, dtype=np.float32).reshape(3, 3) / (9 + k)})
+
+
+def test_a_value_whose_shape_depends_on_values_is_not_written_to_a_planned_place(pair, all_planned):
+    x = optkit.placeholder(optkit.float32, [4])
+    w = optkit.Variable(2.0)
+    some = optkit.boolean_mask(x, x > 0)
+    y = some * w
+    train = optkit.train.GradientDescentOptimizer(0.1).minimize(optkit.reduce_sum(y))
+    pair.run(optkit.global_variables_initializer())
+    for values in [[1, 2, -1, 3], [1, 2, -1, 3], [1, 2, -1, 3], [1, 2, 4, 3], [-1, -1, -1, 3]]:
+        assert pair.run([y, train], {x: values})[0].shape == (sum(v > 0 for v in values),)
+
+
+def test_more_shapes_than_versions_are_kept(pair, all_planned):
+    x, net, train = perceptron()
+    pair.run(optkit.global_variables_initializer())
+    for batch in [*range(1, 12)] * 3:
+        pair.run([net, train], {x: np.ones((batch, 30), np.float32)})
+    program = pair.fast._programs[next(reversed(pair.fast._plans.values()))]
+    assert len(program._versions) == 8
+
+
+def test_gradients_go_straight_to_their_place_in_the_arena(graph, monkeypatch):
+    copied = []
+    monkeypatch.setattr(code, "gathered", lambda *arguments: copied.append(arguments[2]))
+    x, _, train = perceptron()
+    session = Session()
+    session.run(optkit.global_variables_initializer())
+    session.run(train, {x: np.ones((5, 30), np.float32)})
+    assert copied == ["Variable_1", "Variable_3"]  # of the matrices nothing is copied
+
+
+def test_an_interrupted_planned_step_leaves_everything(pair, all_planned, monkeypatch):
+    x, net, train = perceptron()
+    guard = optkit.placeholder_with_default(1.0, [])
+    checked = optkit.check_numerics(optkit.reduce_sum(net) / guard, "net")
+    pair.run(optkit.global_variables_initializer())
+    feed = {x: np.ones((5, 30), np.float32)}
+    for _ in range(4):
+        pair.run([train, checked], feed)
+    kind, text = pair.run([train, checked], {**feed, guard: 0.0})
+    assert kind is InvalidArgumentError
+    assert "net" in text
+    pair.run([train, checked], feed)

@@ -1,0 +1,424 @@
+"""The lines of a program: a plan's operations as Python source, and the values it refers to.
+
+The same lines make three functions: a plain one; one that also notes the shapes of its values;
+and, once these are known, one in which large values are written to places of their own in the
+session's workspace.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optkit.graph import Operation, Tensor
+from optkit.ops.clip import norm_of_parts, norm_runs
+from optkit.runtime.arenas import Arenas
+from optkit.runtime.execution import handed_out, uninitialized
+from optkit.runtime.kernels import guarded, stored
+from optkit.runtime.plan import Plan, Step
+from optkit.runtime.updates import DenseGroup, Part, flat, gathered
+from optkit.runtime.workspace import LARGE, Life, Tenant, placed
+
+__all__ = ["Code", "StaleShapeError"]
+
+_FOLDED = 1 << 16
+"""Elements up to which a constant expression is worked out once."""
+
+_FILE = "<optkit program>"
+_NAME = re.compile(r"\b[vwrhg]\d+\b")
+"""A value of the run in the source."""
+
+
+class StaleShapeError(Exception):
+    """A value has another shape than when the places of the values were planned."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the source.
+
+    Attributes:
+        text: the line.
+        targets: the names it gives values to.
+        fresh: whether these share no memory with what it reads.
+        into: the line with a place to write to, `{out}` standing for it; None where it cannot.
+        dtype: of what `into` writes.
+    """
+
+    text: str
+    targets: tuple[str, ...] = ()
+    fresh: bool = False
+    into: str | None = None
+    dtype: Any = None
+
+    def reads(self) -> Iterator[str]:
+        """The names of the values it takes."""
+        return (name for name in _NAME.findall(self.text) if name not in self.targets)
+
+
+class Code:
+    """The lines of a program, and the values they refer to by name."""
+
+    def __init__(self, plan: Plan, groups: Sequence[DenseGroup], arenas: Arenas) -> None:
+        self.plan = plan
+        self.arenas = arenas
+        self.lines: list[_Line] = []
+        self.space: dict[str, Any] = {
+            "flat": functools.partial(flat, arenas),
+            "gathered": gathered,
+            "handed_out": handed_out,
+            "norm_of_parts": norm_of_parts,
+            "np": np,
+            "StaleShapeError": StaleShapeError,
+        }
+        self.names: dict[int, str] = {}
+        self.constants: dict[int, Any] = {}
+        self.filled: set[Part] = set()
+        self.updates: list[str] = []
+        # The shapes of values that the graph tells in full.
+        self.static: dict[str, tuple[int, ...]] = {}
+        # Norms of all gradients of a group can be taken over its gradient buffer.
+        self.norms = {
+            tuple(group.gradients): group.parts[0]
+            for group in groups
+            if len(group.parts) == 1 and group.parts[0].buffer is not None
+        }
+        # Where gradients go that their operation can write in place.
+        self.slots: dict[int, np.ndarray[Any, Any]] = {}
+        for group in groups:
+            for part in group.parts:
+                if part.buffer is not None:
+                    for i, place in enumerate(part.places):
+                        self.slots.setdefault(place, part.slot(i))
+        self.in_slot: set[int] = set()
+        for i, place in enumerate(plan.fed):
+            self.names[place] = f"fed[{i}]"
+
+    @property
+    def plannable(self) -> bool:
+        """Whether any value can be given a place."""
+        return any(line.into is not None for line in self.lines)
+
+    def bound(self, value: Any) -> str:
+        """A name for a value of the compiler's."""
+        name = f"c{len(self.space)}"
+        self.space[name] = value
+        return name
+
+    def name(self, place: int) -> str:
+        """The name of a value of the run."""
+        if place not in self.names:
+            self.names[place] = self.bound(self.constants[place])
+        return self.names[place]
+
+    def compute(self, step: Step) -> None:
+        """An operation that writes nothing."""
+        op, kind = step.op, step.op.kind
+        if kind.access in ("variable", "read"):
+            self._read(step)
+        elif kind.name in ("Identity", "StopGradient"):
+            self._alias(step)
+        elif op.outputs and not self._folded(step) and not self._norm(step):
+            self._call(step)
+
+    def _call(self, step: Step) -> None:
+        op, kind = step.op, step.op.kind
+        assert kind.kernel is not None
+        arguments = [self.name(place) for place in step.inputs]
+        if kind.random:
+            arguments.append(f"stream=stream({self.bound(op)})")
+        kernel = self.bound(functools.partial(kind.kernel, np, **op.attrs))
+        call = f"{{}} = {kernel}({', '.join(arguments)})"
+        targets = self._targets(step)
+        names = ", ".join(name or "_" for name in targets)
+        kept = tuple(name for name in targets if name)
+        if kind.into is None or not kept:
+            self.lines.append(_Line(call.format(names), kept))
+            return
+        into = self.bound(functools.partial(kind.into, np, **op.attrs))
+        dtype = op.outputs[0].dtype.dtype
+        (place,) = step.outputs
+        slot = self.slots.get(place) if place is not None else None
+        if slot is not None and slot.shape == op.outputs[0].sizes and slot.dtype == dtype:
+            assert place is not None
+            self.in_slot.add(place)
+            arguments.append(f"out={self.bound(slot)}")
+            text = f"{names} = {into}({', '.join(arguments)})"
+            self.lines.append(_Line(text, kept, fresh=True))
+        else:
+            arguments.append("out={out}")
+            self.lines.append(
+                _Line(
+                    call.format(names),
+                    kept,
+                    into=f"{names} = {into}({', '.join(arguments)})",
+                    dtype=dtype,
+                )
+            )
+
+    def _targets(self, step: Step) -> list[str]:
+        """The names that an operation's outputs get, "" for one that nobody takes."""
+        targets = []
+        for place, tensor in zip(step.outputs, step.op.outputs, strict=True):
+            if place is None:
+                targets.append("")
+                continue
+            name = self.names[place] = f"v{place}"
+            targets.append(name)
+            if tensor.shape.is_fully_defined():
+                self.static[name] = tensor.sizes  # type: ignore[assignment]  # no size is None
+        return targets
+
+    def _read(self, step: Step) -> None:
+        variable = step.op.variables[0] if step.op.variables else step.op
+        (place,) = step.outputs
+        fed = self.plan.fed_variables.get(variable)
+        if place is None:
+            return
+        if fed is not None:
+            self.names[place] = self.names[fed]
+        else:
+            (name,) = self._targets(step)
+            self.lines.append(_Line(f"{name} = state[{self.bound(variable)}]", (name,)))
+
+    def _alias(self, step: Step) -> None:
+        (source,), (place,) = step.inputs, step.outputs
+        if place is None:
+            return
+        if source in self.constants:
+            self.constants[place] = self.constants[source]
+        else:
+            self.names[place] = self.names[source]
+
+    def _folded(self, step: Step) -> bool:
+        """Work out an operation on constants now."""
+        op, kind = step.op, step.op.kind
+        constant = kind.name == "Const"
+        if kind.random or kind.name == "CheckNumerics" or not (step.inputs or constant):
+            return False
+        if any(place not in self.constants for place in step.inputs):
+            return False
+        assert kind.kernel is not None
+        try:
+            with np.errstate(all="ignore"):
+                values = kind.kernel(np, *map(self.constants.get, step.inputs), **op.attrs)
+        except Exception:  # noqa: BLE001 - the run meets the error in its place
+            return False
+        values = (values,) if len(op.outputs) == 1 else tuple(values)
+        if not constant and any(np.size(value) > _FOLDED for value in values):
+            return False
+        self.constants.update(
+            (place, value)
+            for place, value in zip(step.outputs, values, strict=True)
+            if place is not None
+        )
+        return True
+
+    def _norm(self, step: Step) -> bool:
+        """The norm of all gradients of a group, in one pass over their buffer."""
+        part = self.norms.get(step.inputs) if step.op.kind.name == "GlobalNorm" else None
+        if part is None or part.buffer is None or part.buffer.dtype.itemsize < 4:
+            return False
+        self._fill(part)
+        bounds = [(start, stop) for _, start, stop in part.span.rows]
+        runs = norm_runs([stop - start for start, stop in bounds])
+        views = [part.buffer[bounds[first][0] : bounds[stop - 1][1]] for first, stop in runs]
+        names = [name or "_" for name in self._targets(step)]
+        text = f"{', '.join(names)} = norm_of_parts(np, {self.bound(views)})"
+        self.lines.append(_Line(text, tuple(names), fresh=True))
+        return True
+
+    def _fill(self, part: Part) -> None:
+        """Gather gradients in the buffer; constant ones once and for all."""
+        if part in self.filled:
+            return
+        self.filled.add(part)
+        for i, (place, variable) in enumerate(zip(part.places, part.variables, strict=True)):
+            slot = part.slot(i)
+            if place in self.constants:
+                gathered(slot, self.constants[place], variable.name)
+            elif place not in self.in_slot or self.slots[place].ctypes.data != slot.ctypes.data:
+                self.lines.append(
+                    _Line(
+                        f"gathered({self.bound(slot)}, {self.name(place)}, "
+                        f"{self.bound(variable.name)})"
+                    )
+                )
+
+    # -- writes -----------------------------------------------------------------------------
+
+    def write(self, step: Step) -> None:
+        """A write whose new value is made beside the old one."""
+        op = step.op
+        write = self.bound(functools.partial(_new_values, op))
+        arguments = "".join(f", {self.name(place)}" for place in step.inputs)
+        name = f"w{op.index}"
+        self.lines.append(_Line(f"{name} = {write}(state, written, fed{arguments})", (name,)))
+        for place in step.outputs:
+            if place is not None:
+                self.names[place] = name
+
+    def rows(self, row: Any) -> None:
+        """A sparse update: the new rows now, their writing at the end."""
+        op = row.step.op
+        arguments = ", ".join(self.name(place) for place in row.step.inputs)
+        name = f"r{op.index}"
+        self.lines.append(_Line(f"{name} = {self.bound(row.compute)}({arguments})", (name,)))
+        self.updates.append(f"({self.bound(row.apply)}, {name})")
+
+    def group(self, group: DenseGroup) -> None:
+        """Fused updates: gradients and hyper-parameters now, the rest at the end."""
+        op = group.steps[0].op
+        places = group.hyper if group.scale is None else (*group.hyper, group.scale)
+        numbers = f"h{op.index}"
+        arguments = ", ".join(self.name(place) for place in places)
+        text = f"{numbers} = {self.bound(group.numbers)}({arguments})"
+        self.lines.append(_Line(text, (numbers,), fresh=True))
+        apply = self.bound(group.apply)
+        for part in group.parts:
+            if part.buffer is None:
+                gradient = f"g{len(self.updates)}"
+                text = f"{gradient} = flat({self.bound(part)}, {self.name(part.places[0])})"
+                self.lines.append(_Line(text, (gradient,)))
+            else:
+                self._fill(part)
+                gradient = self.bound(part.buffer)
+            self.updates.append(f"({apply}, ({self.bound(part)}, {gradient}, {numbers}))")
+
+    def end(self) -> None:
+        """The caller's copies, and what is to be done in place."""
+        results = []
+        for item, place in zip(self.plan.fetches, self.plan.fetched, strict=True):
+            if isinstance(item, Tensor) and place is not None:
+                results.append(f"handed_out({self.name(place)})")
+            else:
+                results.append("None")
+        updates = "".join(f"{update}, " for update in self.updates)
+        self.lines.append(_Line(f"return [{', '.join(results)}], ({updates})"))
+
+    # -- functions --------------------------------------------------------------------------
+
+    def plain(self) -> Callable[..., Any]:
+        """The program, whatever the shapes are."""
+        return self._function([line.text for line in self.lines], self.space)
+
+    def noting(self, shapes: MutableMapping[str, tuple[int, ...]]) -> Callable[..., Any]:
+        """The program, which also puts the shapes of its values into `shapes`."""
+        lines = []
+        for line in self.lines:
+            lines.append(line.text)
+            lines += [
+                f"shapes[{name!r}] = np.shape({name})" for name in line.targets if name[0] == "v"
+            ]
+        return self._function(lines, self.space | {"shapes": shapes})
+
+    def planned(
+        self, shapes: Mapping[str, tuple[int, ...]], tenant: Tenant
+    ) -> Callable[..., Any] | None:
+        """The program for feeds and values of such shapes, with places for the large ones.
+
+        It raises `StaleShapeError` when a value has another shape. None where no value is large.
+        """
+        lives, last = self._lives(shapes)
+        if not lives:
+            return None
+        starts, total = placed([Life(i, last[name], size) for name, (i, size) in lives.items()])
+        workspace = self.arenas.workspace
+        workspace.reserve(total, tenant)
+        space = dict(self.space)
+        places = {}
+        for name, start in zip(lives, starts, strict=True):
+            line = self.lines[lives[name][0]]
+            places[name] = f"p{name[1:]}"
+            space[places[name]] = workspace.array(start, shapes[name], line.dtype)
+        lines: list[str] = []
+        sure = {*lives, *self.static}
+        for line in self.lines:
+            if line.into is None or line.targets[0] not in lives:
+                lines.append(line.text)
+                continue
+            # Broadcasting into a larger place would pass unseen.
+            for name in line.reads():
+                if name not in sure:
+                    sure.add(name)
+                    lines.append(f"if np.shape({name}) != {shapes[name]}: raise StaleShapeError")
+            lines.append(line.into.format(out=places[line.targets[0]]))
+        return self._function(lines, space)
+
+    def _lives(
+        self, shapes: Mapping[str, tuple[int, ...]]
+    ) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
+        """The values that get a place, with their line and size, and the last line of each.
+
+        What an operation gives may be a view of what it takes, so that its life is theirs too.
+        """
+        lives: dict[str, tuple[int, int]] = {}
+        last: dict[str, int] = {}
+        shown: dict[str, frozenset[str]] = {}
+        for i, line in enumerate(self.lines):
+            seen: frozenset[str] = frozenset()
+            for name in line.reads():
+                seen |= shown.get(name, frozenset())
+            last.update(dict.fromkeys(seen, i))
+            if line.into is not None:
+                (name,) = line.targets
+                size = int(np.prod(shapes[name])) * np.dtype(line.dtype).itemsize
+                if size >= LARGE:
+                    lives[name] = i, size
+                    last[name] = i
+                    seen = frozenset({name})
+            if not line.fresh:
+                shown.update(dict.fromkeys(line.targets, seen))
+        return lives, last
+
+    def _function(self, lines: Sequence[str], space: Mapping[str, Any]) -> Callable[..., Any]:
+        body = _freed(lines)
+        text = "\n    ".join(["def program(state, fed, written, stream):", *body])
+        scope = dict(space)
+        exec(compile(text, _FILE, "exec"), scope)
+        function: Callable[..., Any] = scope["program"]
+        return function
+
+
+_VALUE = re.compile(r"\bv\d+\b")
+
+
+def _freed(lines: Sequence[str]) -> list[str]:
+    """The lines, each value deleted after the last that takes it: memory is used again at once."""
+    last = {name: i for i, line in enumerate(lines) for name in _VALUE.findall(line)}
+    dead: dict[int, list[str]] = {}
+    for name, i in last.items():
+        dead.setdefault(i, []).append(name)
+    body = []
+    for i, line in enumerate(lines):
+        body.append(line)
+        if i in dead and i < len(lines) - 1:
+            body.append(f"del {', '.join(dead[i])}")
+    return body
+
+
+def _new_values(
+    op: Operation,
+    state: MutableMapping[Operation, Any],
+    written: MutableMapping[Operation, Any],
+    fed: Sequence[Any],
+    *inputs: Any,
+) -> Any:
+    """The new values of a write's variables, put into `written`; gives the first."""
+    currents = []
+    if op.kind.reads_target:
+        for variable in op.variables:
+            if variable not in state:
+                raise uninitialized(variable)
+            currents.append(state[variable])
+    assert op.kind.kernel is not None
+    news = op.kind.kernel(np, *currents, *map(guarded, inputs), **op.attrs)
+    borrowed = {id(array) for array in fed}
+    for variable, new in zip(op.variables, news, strict=True):
+        written[variable] = stored(np, op, variable, new, borrowed)
+    return written[op.variables[0]]
