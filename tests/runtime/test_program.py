@@ -568,9 +568,9 @@ def test_planned_values_of_a_step_are_those_of_the_reference(pair, all_planned):
 def test_a_view_keeps_the_place_of_what_it_shows(pair, all_planned):
     x = optkit.placeholder(optkit.float32, [3, 3])
     w = optkit.Variable(np.eye(3, dtype=np.float32))
-    turned = optkit.reshape(optkit.transpose(x + 1.0), [9])
+    turned = optkit.reshape(optkit.transpose(x + 1.0), [3, 3])
     other = optkit.exp(x * 2.0)  # would lie where x + 1 lay
-    loss = optkit.reduce_sum(turned * optkit.reshape(other @ w, [9]))
+    loss = optkit.reduce_sum(turned * (other @ w))
     train = optkit.train.GradientDescentOptimizer(0.1).minimize(loss)
     pair.run(optkit.global_variables_initializer())
     for k in range(4):
