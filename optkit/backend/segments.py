@@ -2,12 +2,18 @@
 
 Atomic adds, and `np.add.at` against them, would round differently from run to run or from backend
 to backend. Here rows are sorted by number and halves of each group are added until one is left:
-the same sums, bit for bit, under NumPy and CuPy, in about log2(largest group) steps.
+the same sums, bit for bit, under NumPy and CuPy, in about log2(largest group) steps. On a device
+two kernels of optkit's add them up, in the same order; row numbers that are on the host are sorted
+there, so that nobody waits for the device.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from optkit.backend.cuda.rows import can_sum, sums_of_groups
 
 __all__ = ["Merged", "groups", "merge_rows", "segment_sum"]
 
@@ -32,11 +38,16 @@ def segment_sum(xp: Any, values: Any, rows: Any, count: int) -> Any:
     Args:
         xp: numpy or cupy.
         values: shape (n, ...).
-        rows: integers in [0, count), shape (n,).
+        rows: integers in [0, count), shape (n,); with CuPy they may be NumPy's.
         count: the number of rows of the result; rows not named are zero.
     """
     result = xp.zeros((count, *values.shape[1:]), values.dtype)
-    if rows.size:
+    if xp is not np and can_sum(values.dtype):
+        order, ranked, heads, _ = _sorted(xp, rows)
+        values = xp.ascontiguousarray(values)
+        sums_of_groups(values, order, heads, ranked[heads], result)
+    elif rows.size:
+        rows = xp.asarray(rows)
         order = xp.argsort(rows, kind="stable")
         ranked = rows[order]
         heads, group = groups(xp, ranked)
@@ -50,8 +61,11 @@ def merge_rows(xp: Any, values: Any, rows: Any) -> Merged:
     Args:
         xp: numpy or cupy.
         values: shape (n, ...).
-        rows: integers, shape (n,).
+        rows: integers, shape (n,); with CuPy they may be NumPy's, and then so are the results.
     """
+    if xp is not np and can_sum(values.dtype):
+        return _merged_on_device(xp, values, rows)
+    rows = xp.asarray(rows)
     place = xp.arange(rows.size)
     if rows.size < 2:
         return Merged(values, rows, place)
@@ -67,6 +81,34 @@ def merge_rows(xp: Any, values: Any, rows: Any) -> Merged:
     rank[first] = xp.arange(first.size)
     place[order] = rank[group]
     return Merged(sums[first], ranked[heads][first], place)
+
+
+def _sorted(xp: Any, rows: Any) -> tuple[Any, Any, Any, Any]:
+    """Row numbers in order, where they are: (order, sorted numbers, heads, group of each)."""
+    where: Any = np if isinstance(rows, np.ndarray) else xp
+    order = where.argsort(rows, kind="stable")
+    ranked = rows[order]
+    if not rows.size:
+        return order, ranked, order, order
+    return order, ranked, *groups(where, ranked)
+
+
+def _merged_on_device(xp: Any, values: Any, rows: Any) -> Merged:
+    """As `merge_rows`, by kernels."""
+    where: Any = np if isinstance(rows, np.ndarray) else xp
+    place = where.arange(rows.size)
+    if rows.size < 2:
+        return Merged(values, rows, place)
+    order, ranked, heads, group = _sorted(xp, rows)
+    if heads.size == rows.size:
+        return Merged(values, rows, place)
+    first = where.argsort(order[heads])
+    rank = where.empty_like(first)
+    rank[first] = where.arange(first.size)
+    place[order] = rank[group]
+    sums = xp.empty((heads.size, *values.shape[1:]), values.dtype)
+    sums_of_groups(xp.ascontiguousarray(values), order, heads, rank, sums)
+    return Merged(sums, ranked[heads][first], place)
 
 
 def groups(xp: Any, ranked: Any) -> tuple[Any, Any]:

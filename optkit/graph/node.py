@@ -58,6 +58,8 @@ class Kind:
         access: "read" or "write" for operations on variables.
         reads_target: whether a writing kernel needs the variables' current values.
         host: positions of inputs that the kernel gets as NumPy arrays on every backend.
+        either: positions of inputs, numbers of rows, that the kernel takes from where they are, on
+            the host or on the device, so that what the host knows already is checked there.
         random: the kernel gets a keyword `stream`, a fresh part of the operation's random numbers.
         merges: joins the branches of a `cond`: takes inputs from inside them.
         effect: running it does more than give values (it prints, it may raise on purpose), so it
@@ -75,6 +77,7 @@ class Kind:
     access: str | None = None
     reads_target: bool = True
     host: frozenset[int] = field(default_factory=frozenset)
+    either: frozenset[int] = field(default_factory=frozenset)
     random: bool = False
     merges: bool = False
     effect: bool = False

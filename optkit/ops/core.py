@@ -86,6 +86,7 @@ class Op:
         infer: _Infer | None,
         broadcasts: bool,
         host: Iterable[str],
+        either: Iterable[str],
         differentiable: bool,
         random: bool,
         merges: bool,
@@ -121,6 +122,7 @@ class Op:
             differentiable=differentiable,
             broadcasts=broadcasts,
             host=frozenset(self._inputs.index(name) for name in host),
+            either=frozenset(self._inputs.index(name) for name in either),
             random=random,
             merges=merges,
             effect=effect,
@@ -267,6 +269,7 @@ def op(
     infer: _Infer | None = None,
     broadcasts: bool = False,
     host: Iterable[str] = (),
+    either: Iterable[str] = (),
     differentiable: bool = True,
     random: bool = False,
     merges: bool = False,
@@ -285,6 +288,8 @@ def op(
         infer: replaces result and shape: `(inputs, attrs) -> [(dtype, shape), ...]` per output.
         broadcasts: inputs broadcast; the engine sums gradients back to each input's shape.
         host: inputs that the kernel gets as NumPy arrays whatever the backend (shapes, axes).
+        either: inputs that the kernel takes as NumPy arrays too, whatever the backend: numbers of
+            rows that were fed, which are checked where they are.
         differentiable: False declares that no gradient flows.
         random: the kernel takes a keyword `stream` with random numbers.
         merges: takes inputs from inside `cond` branches.
@@ -304,6 +309,7 @@ def op(
             infer=infer,
             broadcasts=broadcasts,
             host=host,
+            either=either,
             differentiable=differentiable,
             random=random,
             merges=merges,

@@ -234,6 +234,7 @@ def _sparse_types(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> list[tuple[
     types=FLOATS,
     accepts={"labels": INDEX_TYPES},
     infer=_sparse_types,
+    either=("labels",),
 )
 def _sparse_softmax_cross_entropy(
     xp: ArrayModule, logits: Array, labels: Array
@@ -241,7 +242,7 @@ def _sparse_softmax_cross_entropy(
     check_indices(xp, labels, logits.shape[-1], "labels")
     shifted, e, total = shifted_exponentials(xp, logits, -1)
     classes = logits.shape[-1]
-    rows, flat = xp.arange(labels.size), labels.reshape(-1)
+    rows, flat = xp.arange(labels.size), xp.asarray(labels).reshape(-1)
     picked = shifted.reshape(-1, classes)[rows, flat].reshape(labels.shape)
     loss = xp.log(total)[..., 0] - picked
     dlogits = (e / total).reshape(-1, classes)

@@ -321,10 +321,16 @@ def _gathered(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Shape:
     return (*params[:axis], *indices, *params[axis + 1 :])
 
 
-@op("GatherV2", types=ALL_TYPES, accepts={"indices": INDEX_TYPES}, shape=_gathered)
+@op(
+    "GatherV2",
+    types=ALL_TYPES,
+    accepts={"indices": INDEX_TYPES},
+    shape=_gathered,
+    either=("indices",),
+)
 def _gather(xp: ArrayModule, params: Array, indices: Array, *, axis: int) -> Array:
     check_indices(xp, indices, params.shape[axis], "indices")
-    return xp.take(params, indices, axis=axis)
+    return xp.take(params, xp.asarray(indices), axis=axis)
 
 
 @_gather.gradient
@@ -345,6 +351,7 @@ def _(node: Operation, dy: Tensor) -> tuple[Any, None]:
     accepts={"indices": INDEX_TYPES, "shape": INDEX_TYPES},
     shape=target_shape(2),
     host=("shape",),
+    either=("indices",),
 )
 def _gather_grad(xp: ArrayModule, dy: Array, indices: Array, shape: Array, *, axis: int) -> Array:
     """dy added up at the places along an axis that the indices name, in an array of a shape."""
@@ -393,7 +400,7 @@ def _flat_rows(
             f"indices: expected vectors of at most {len(sizes)} coordinates, got shape "
             f"{indices.shape}"
         )
-    rows = xp.zeros(indices.shape[:-1], np.int64)
+    rows = (np if isinstance(indices, np.ndarray) else xp).zeros(indices.shape[:-1], np.int64)
     for axis in range(depth):
         check_indices(xp, indices[..., axis], sizes[axis], f"indices[..., {axis}]")
         rows = rows * sizes[axis] + indices[..., axis]
@@ -415,10 +422,16 @@ def _gathered_nd(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Shape:
     return (*indices[:-1], *params[depth:])
 
 
-@op("GatherNd", types=ALL_TYPES, accepts={"indices": INDEX_TYPES}, shape=_gathered_nd)
+@op(
+    "GatherNd",
+    types=ALL_TYPES,
+    accepts={"indices": INDEX_TYPES},
+    shape=_gathered_nd,
+    either=("indices",),
+)
 def _gather_nd(xp: ArrayModule, params: Array, indices: Array) -> Array:
     rows, count, row = _flat_rows(xp, indices, params.shape)
-    return xp.take(params.reshape(count, *row), rows, axis=0)
+    return xp.take(params.reshape(count, *row), xp.asarray(rows), axis=0)
 
 
 @_gather_nd.gradient
@@ -445,6 +458,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     result=lambda inputs, _: inputs[1].dtype,
     shape=target_shape(2),
     host=("shape",),
+    either=("indices",),
 )
 def _scatter_nd(xp: ArrayModule, indices: Array, updates: Array, shape: Array) -> Array:
     sizes = checked_sizes(shape, "shape")

@@ -47,6 +47,7 @@ def _segmented(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Shape:
     accepts={"segment_ids": INDEX_TYPES, "num_segments": INDEX_TYPES},
     shape=_segmented,
     host=("num_segments",),
+    either=("segment_ids",),
 )
 def _unsorted_segment_sum(
     xp: ArrayModule, data: Array, segment_ids: Array, num_segments: Array, *, all_rows: bool = False
@@ -57,7 +58,7 @@ def _unsorted_segment_sum(
     rows = segment_ids.reshape(-1)
     kept = rows >= 0
     if not all_rows and not bool(kept.all()):
-        values, rows = values[kept], rows[kept]
+        values, rows = values[xp.asarray(kept)], rows[kept]
     check_indices(xp, rows, count, "segment_ids")
     return segment_sum(xp, values, rows, count)
 
@@ -127,7 +128,13 @@ def _merged(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> list[tuple[DType,
     return [(values.dtype, rest), (rows.dtype, (None,)), (int64, rows.sizes)]
 
 
-@op("UniqueRows", types=NUMBERS, accepts={"indices": INDEX_TYPES}, infer=_merged)
+@op(
+    "UniqueRows",
+    types=NUMBERS,
+    accepts={"indices": INDEX_TYPES},
+    infer=_merged,
+    either=("indices",),
+)
 def _unique_rows(xp: ArrayModule, values: Array, indices: Array) -> tuple[Array, Array, Array]:
     """Values with equal indices added up; the indices, each once; where each value went."""
     return merge_rows(xp, values, indices)

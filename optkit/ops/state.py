@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from optkit.backend.arrays import scatter_rows, to_numpy
+from optkit.backend.cuda.checks import deferred
 from optkit.dtypes import NUMBERS, DType, bool_, string
 from optkit.errors import FailedPreconditionError, InvalidArgumentError
 from optkit.graph import Kind, Operation, Tensor, get_default_graph
@@ -283,12 +284,17 @@ def _scattered(xp: ArrayModule, current: Array, indices: Array, updates: Array, 
 def check_indices(xp: ArrayModule, indices: Array, size: int, argument: str) -> None:
     """Refuse row numbers outside [0, size).
 
+    On a device a run may collect such checks and look at the answer once, before it writes
+    anything; numbers that are on the host are checked there.
+
     Raises:
         InvalidArgumentError: naming the first bad one.
     """
+    if xp is not np and not isinstance(indices, np.ndarray) and deferred(indices, size):
+        return
     bad = (indices < 0) | (indices >= size)
     if bool(bad.any()):
-        where = int(xp.argmax(bad.reshape(-1)))
+        where = int(bad.reshape(-1).argmax())
         raise InvalidArgumentError(
             f"{argument}: expected row numbers in [0, {size}), got "
             f"{int(indices.reshape(-1)[where])} at position {where}"
