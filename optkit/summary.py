@@ -319,6 +319,10 @@ class FileWriter:
         nodes = [_graph_node(operation) for operation in graph.get_operations()]
         self._log.add_graph(nodes, global_step)
 
+    def add_session_start(self, global_step: Any) -> None:
+        """Mark the step that a session starts with: what was written from it on counts no more."""
+        self._log.add_session_start(global_step)
+
     def flush(self) -> None:
         """Return when everything added is in the file."""
         self._log.flush()
@@ -359,6 +363,12 @@ class FileWriterCache:
         if key not in FileWriterCache._writers:
             FileWriterCache._writers[key] = FileWriter(logdir)
         return FileWriterCache._writers[key]
+
+    @staticmethod
+    def flush() -> None:
+        """Return when everything added to any of the writers is in its file."""
+        for writer in FileWriterCache._writers.values():
+            writer.flush()
 
     @staticmethod
     def clear() -> None:
