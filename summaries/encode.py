@@ -3,6 +3,9 @@
 The bytes of several summaries, joined, are one summary with all their values.
 """
 
+import math
+import struct
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -12,11 +15,15 @@ from numpy.typing import NDArray
 from summaries import _proto
 from summaries._arrays import real_array, to_numpy
 from summaries._warn import warn_once
-from summaries.histogram import Histogram, measure
+from summaries.histogram import Histogram, counter_for, measure
+from summaries.metadata import TENSOR, delimited, metadata_bytes
 from summaries.png import COLOUR_TYPES, encode_png
 from summaries.tags import clean_tag
+from summaries.wire import pack_float, scalar_head, varint
 
-_TENSOR = 2  # TensorBoard's data class of values kept as tensors
+_HISTOGRAM_HEAD = struct.Struct("<BdBdBdBdBd")
+_HISTOGRAM_KEYS = tuple(field << 3 | 1 for field in range(1, 6))  # eight bytes each
+_BUCKET_LIMIT, _BUCKET = bytes((6 << 3 | 2,)), bytes((7 << 3 | 2,))
 
 
 def encode_scalar(tag: str, value: object) -> bytes:
@@ -31,7 +38,7 @@ def encode_scalar(tag: str, value: object) -> bytes:
         ValueError: it is an array of another shape, or an integer beyond float64.
     """
     tag = clean_tag(tag)
-    return _scalar_bytes(tag, real_scalar(tag, value))
+    return scalar_bytes(tag, real_scalar(tag, value))
 
 
 def real_scalar(tag: str, value: object) -> float:
@@ -53,7 +60,7 @@ def real_scalar(tag: str, value: object) -> float:
     return float(array)
 
 
-def encode_histogram(tag: str, values: object, buckets: str = "fast") -> bytes:
+def encode_histogram(tag: str, values: object, buckets: str | int = "fast") -> bytes:
     """The distribution of an array: exact bucket counts, min, max, num, Σx and Σx².
 
     NaN and infinite values are in no bucket and no moment; if there are any, the summary also holds
@@ -63,43 +70,74 @@ def encode_histogram(tag: str, values: object, buckets: str = "fast") -> bytes:
     Args:
         tag: the name, cleaned by `clean_tag`.
         values: an array of any shape; integer, boolean or float.
-        buckets: "fast", eight buckets an octave (at most 1600: neighbours are merged if need be),
-            or "tensorflow", the grid of TensorFlow 1: ±1e-12·1.1^k.
+        buckets: "fast", eight buckets an octave (at most 1600: neighbours are merged if need be), a
+            number of buckets, 2 or more, down to which they are merged, or "tf", the grid of
+            TensorFlow 1: ±1e-12·1.1^k.
 
     Raises:
         TypeError: the values are not real numbers.
-        ValueError: `buckets` is unknown.
+        ValueError: `buckets` is none of these.
     """
     tag = clean_tag(tag)
-    return histogram_bytes(tag, measure(real_array(tag, values), buckets))
+    array = values if counter_for(values) is not None else real_array(tag, values)
+    return histogram_bytes(tag, measure(array, buckets))
 
 
 def histogram_bytes(tag: str, histogram: Histogram) -> bytes:
     """As `encode_histogram`, of a clean tag and a measured array."""
-    values = []
-    if histogram.num:
-        proto = _proto.HistogramProto(
-            min=histogram.min,
-            max=histogram.max,
-            num=histogram.num,
-            sum=histogram.sum,
-            sum_squares=histogram.sum_squares,
-            bucket_limit=histogram.limits.tolist(),
-            bucket=histogram.counts.tolist(),
-        )
-        values.append(_proto.Summary.Value(tag=tag, histo=proto))
+    data = _histogram_value(tag, histogram) if histogram.num else b""
     if histogram.nonfinite:
         count = f"{tag}_nonfinite"
-        values.append(_proto.Summary.Value(tag=count, simple_value=histogram.nonfinite))
         total = histogram.num + histogram.nonfinite
         message = (
             f"{histogram.nonfinite} of the {total} values of {tag!r} are NaN or infinite; "
             f"{count!r} holds their number, the histogram the others"
         )
         warn_once("nonfinite", tag, message=message)
-    elif not values:
+        data += scalar_bytes(count, histogram.nonfinite)
+    elif not data:
         warn_once("empty", tag, message=f"{tag!r} has no values, so no histogram is written")
-    return _serialized(values)
+    return data
+
+
+def _histogram_value(tag: str, histogram: Histogram) -> bytes:
+    numbers = (
+        histogram.min,
+        histogram.max,
+        float(histogram.num),
+        histogram.sum,
+        histogram.sum_squares,
+    )
+    fields = (item for pair in zip(_HISTOGRAM_KEYS, numbers, strict=True) for item in pair)
+    packed = varint(8 * histogram.limits.size)
+    message = b"".join(
+        (
+            _HISTOGRAM_HEAD.pack(*fields),
+            _BUCKET_LIMIT,
+            packed,
+            histogram.limits.astype("<f8", copy=False).tobytes(),
+            _BUCKET,
+            packed,
+            histogram.counts.astype("<f8", copy=False).tobytes(),
+        )
+    )
+    return delimited(1, _tag_field(tag) + delimited(5, message))
+
+
+@lru_cache(maxsize=1 << 14)
+def _tag_field(tag: str) -> bytes:
+    return delimited(1, tag.encode())
+
+
+_cached_scalar_head = lru_cache(maxsize=1 << 14)(scalar_head)
+
+
+def scalar_bytes(tag: str, value: float) -> bytes:
+    """As `encode_scalar`, of a clean tag and a number; what float32 cannot hold is infinite."""
+    try:
+        return _cached_scalar_head(tag) + pack_float(value)
+    except OverflowError:
+        return _cached_scalar_head(tag) + pack_float(math.copysign(math.inf, value))
 
 
 def encode_text(tag: str, text: object) -> bytes:
@@ -128,7 +166,7 @@ def encode_text(tag: str, text: object) -> bytes:
         tensor_shape=shape,
         string_val=[item.encode() if isinstance(item, str) else bytes(item) for item in items],
     )
-    metadata = _proto.summary_metadata("text", _TENSOR)
+    metadata = _proto.SummaryMetadata.FromString(metadata_bytes("text", TENSOR))
     return _serialized([_proto.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
 
 
@@ -193,10 +231,6 @@ def _as_bytes(tag: str, image: NDArray[Any]) -> NDArray[np.uint8]:
         image = np.where(np.isnan(image), 0, np.clip(image, 0, 1))
     scaled: NDArray[np.uint8] = np.rint(image.astype(np.float32) * 255).astype(np.uint8)
     return scaled
-
-
-def _scalar_bytes(tag: str, value: float) -> bytes:
-    return _serialized([_proto.Summary.Value(tag=tag, simple_value=value)])
 
 
 def _serialized(values: list[Any]) -> bytes:

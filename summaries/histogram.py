@@ -113,17 +113,11 @@ class Counted(NamedTuple):
     sum_squares: float
 
 
-class _Counter(NamedTuple):
-    predicate: Callable[[Any], bool]
-    function: Callable[[Any], Sequence[Any]]
+_Function: TypeAlias = Callable[[Any], Sequence[Any]]
+_COUNTERS: list[tuple[Callable[[Any], bool], _Function]] = []
 
 
-_COUNTERS: list[_Counter] = []
-
-
-def register_counter(
-    predicate: Callable[[Any], bool], function: Callable[[Any], Sequence[Any]]
-) -> None:
+def register_counter(predicate: Callable[[Any], bool], function: _Function) -> None:
     """Let a function count the arrays of another library, where they are.
 
     Args:
@@ -131,16 +125,14 @@ def register_counter(
         function: takes an array of real numbers and gives what `Counted` holds, by the layout
             `bit_layout(array.dtype)`.
     """
-    _COUNTERS.append(_Counter(predicate, function))
+    _COUNTERS.append((predicate, function))
 
 
-def counter_for(values: object) -> Callable[[Any], Sequence[Any]] | None:
+def counter_for(values: object) -> _Function | None:
     """The function registered for such an array, the newest first; None where there is none."""
-    if not isinstance(values, np.ndarray):
-        for counter in reversed(_COUNTERS):
-            if counter.predicate(values):
-                return counter.function
-    return None
+    if isinstance(values, np.ndarray):
+        return None
+    return next((count for predicate, count in reversed(_COUNTERS) if predicate(values)), None)
 
 
 def measure(values: Any, buckets: str | int = "fast", scale: Any = None) -> Histogram:
@@ -166,7 +158,8 @@ def measure(values: Any, buckets: str | int = "fast", scale: Any = None) -> Hist
         if counter is None:
             counted = _count(values, scale)
         else:
-            counted = Counted(*counter(values if scale is None else values * scale))
+            counts, *rest = counter(values if scale is None else values * scale)
+            counted = Counted(np.array(counts, np.int64), *rest)
     return _histogram(counted, most)
 
 
