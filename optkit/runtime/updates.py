@@ -117,8 +117,7 @@ def dense_groups(plan: Plan, readers: Counter[int]) -> list[DenseGroup]:
             group.kernel = _kernel(group)
         except UntraceableError:
             continue
-        dtype = group.steps[0].op.attrs["dtype"]
-        group.number = np.float32 if dtype.size == 2 else dtype.as_numpy_dtype
+        group.number = _number(group.steps[0].op)
         for product in group.absorbed:
             readers.subtract(product.inputs)
         kept.append(group)
@@ -127,18 +126,30 @@ def dense_groups(plan: Plan, readers: Counter[int]) -> list[DenseGroup]:
 
 def _is_regular(step: Step, readers: Counter[int]) -> bool:
     """Whether the variable and its slots are alike, and nobody asks for the new value."""
-    op = step.op
+    return (
+        step.op.attrs["rows"] == "none"
+        and _are_alike(step.op)
+        and not any(readers[place] for place in step.outputs if place is not None)
+    )
+
+
+def _are_alike(op: Operation) -> bool:
+    """Whether the variable of an update and its slots have one shape and dtype."""
     handle = op.variables[0].outputs[0]
     return (
-        op.attrs["rows"] == "none"
-        and handle.shape.is_fully_defined()
+        handle.shape.is_fully_defined()
         and all(
             slot.outputs[0].shape == handle.shape and slot.outputs[0].dtype is handle.dtype
             for slot in op.variables
         )
         and len(set(op.variables)) == len(op.variables)
-        and not any(readers[place] for place in step.outputs if place is not None)
     )
+
+
+def _number(op: Operation) -> Any:
+    """The NumPy scalar type of an update's arithmetic."""
+    dtype = op.attrs["dtype"]
+    return np.float32 if dtype.size == 2 else dtype.as_numpy_dtype
 
 
 def _take_out_factor(
@@ -177,9 +188,15 @@ def _kernel(group: DenseGroup) -> FusedUpdate:
 
 @dataclass(eq=False)
 class RowUpdate:
-    """An update of the rows that a sparse gradient names, which touches nothing else."""
+    """An update by a sparse gradient, without arrays of the variable's size.
+
+    Attributes:
+        step: the update.
+        idle: for an optimizer that moves the rows without a gradient too, the kernel that does.
+    """
 
     step: Step
+    idle: FusedUpdate | None = None
     views: tuple[np.ndarray[Any, Any], ...] = ()
 
     def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
@@ -188,26 +205,43 @@ class RowUpdate:
         for op in ops:
             arenas.place([op], state)
         self.views = tuple(arenas.members[op].view for op in ops)
+        if self.idle is not None:
+            self.idle.prepare(self.views[0].dtype, self.views[0].size)
 
-    def compute(self, *inputs: Any) -> tuple[Any, tuple[Any, ...]]:
-        """The row numbers and the new rows of the variable and its slots."""
-        return changed_rows(np, *self.views, *map(guarded, inputs), **self.step.op.attrs)
+    def compute(self, *inputs: Any) -> tuple[Any, tuple[Any, ...], Sequence[Any]]:
+        """The row numbers, the new rows of the variable and its slots, the hyper-parameters."""
+        attrs = {**self.step.op.attrs, "rows": "named"}
+        indices, news = changed_rows(np, *self.views, *map(guarded, inputs), **attrs)
+        number = _number(self.step.op)
+        return indices, news, [number(value) for value in inputs[2:]]
 
-    def apply(self, indices: Any, news: Sequence[Any]) -> None:
-        """Write the new rows."""
+    def apply(self, indices: Any, news: Sequence[Any], numbers: Sequence[Any]) -> None:
+        """Write the new rows, after the others have been moved where they move."""
+        if self.idle is not None:
+            self.idle([view.reshape(-1) for view in self.views], None, numbers)
         for view, new in zip(self.views, news, strict=True):
             view[indices] = new
 
 
 def row_updates(plan: Plan, readers: Counter[int]) -> list[RowUpdate]:
     """The updates by rows whose new value nobody asks for."""
-    return [
-        RowUpdate(step)
-        for step in plan.steps
-        if step.op.kind.name == "Update"
-        and step.op.attrs["rows"] == "named"
-        and not any(readers[place] for place in step.outputs if place is not None)
-    ]
+    updates = []
+    for step in plan.steps:
+        op = step.op
+        if op.kind.name != "Update" or any(
+            readers[place] for place in step.outputs if place is not None
+        ):
+            continue
+        if op.attrs["rows"] == "named":
+            updates.append(RowUpdate(step))
+        elif op.attrs["rows"] == "all" and _are_alike(op):
+            attrs = op.attrs
+            try:
+                idle = FusedUpdate(attrs["equation"], attrs["count"] - 1, attrs["hyper"])
+            except UntraceableError:
+                continue
+            updates.append(RowUpdate(step, idle))
+    return updates
 
 
 def gathered(target: np.ndarray[Any, Any], gradient: Any, variable: str) -> None:

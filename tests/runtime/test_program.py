@@ -535,6 +535,37 @@ def test_names_of_variables_are_no_names_of_values(graph, name):
         np.testing.assert_array_equal(session.value(w), [0, 0])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_rows_of_an_optimizer_that_moves_all_rows(pair, dtype):
+    rng = np.random.default_rng(11)
+    w = optkit.Variable(rng.standard_normal((9000, 16)).astype(dtype))  # two threads' worth
+    b = optkit.Variable(rng.standard_normal((5, 2)).astype(dtype))
+    values = optkit.placeholder(dtype, [None, 16])
+    rows = IndexedSlices(values, optkit.constant([3, 8999, 3]), w.shape)
+    few = IndexedSlices(optkit.constant(np.ones((1, 2), dtype)), optkit.constant([4]), b.shape)
+    train = optkit.train.AdamOptimizer(0.01).apply_gradients([(rows, w), (few, b)])
+    pair.run(optkit.global_variables_initializer())
+    for _ in range(3):
+        pair.run(train, {values: rng.standard_normal((3, 16)).astype(dtype)})
+    program = pair.fast._programs[next(reversed(pair.fast._plans.values()))]
+    assert [row.idle is not None for row in program._rows] == [True, True]
+
+
+def test_rows_of_an_optimizer_that_moves_all_rows_take_no_arrays_of_its_size(graph):
+    w = optkit.Variable(np.ones((100_000, 16), np.float32))
+    rows = IndexedSlices(optkit.ones([2, 16]), optkit.constant([1, 7]), w.shape)
+    train = optkit.train.AdamOptimizer(0.01).apply_gradients([(rows, w)])
+    session = Session()
+    session.run(optkit.global_variables_initializer())
+    session.run(train)
+    tracemalloc.start()
+    try:
+        session.run(train)
+        assert tracemalloc.get_traced_memory()[1] < w.shape.num_elements() * 4 / 10
+    finally:
+        tracemalloc.stop()
+
+
 # -- planned memory -------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ never on timing: exact resume rests on it.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,13 +57,16 @@ class FusedUpdate:
         self._local = threading.local()
 
     def __call__(
-        self, arrays: Sequence[np.ndarray[Any, Any]], gradient: Any, hyper: Sequence[Any]
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        gradient: np.ndarray[Any, Any] | None,
+        hyper: Sequence[Any],
     ) -> None:
         """Update in place.
 
         Args:
             arrays: the variable and its slots, flat, of one floating dtype.
-            gradient: flat, of the same dtype.
+            gradient: flat, of the same dtype; None stands for zeros, which take no memory.
             hyper: the hyper-parameters in the order of their names, of the arithmetic's dtype:
                 float32 for half precision, else that of the arrays.
         """
@@ -75,8 +79,12 @@ class FusedUpdate:
             loop = compiled.compiled(self._loop, number.__name__)
 
             def work(start: int, stop: int) -> None:
-                w, *slots = (array[start:stop] for array in arrays)
-                loop(w, gradient[start:stop], *slots, *numbers)
+                # Zeros are given by tiles, a gradient as a whole.
+                step = TILE if gradient is None else stop - start
+                for low in range(start, stop, step):
+                    high = min(low + step, stop)
+                    w, *slots = (array[low:high] for array in arrays)
+                    loop(w, _part(gradient, low, high, dtype), *slots, *numbers)
 
         else:
 
@@ -101,7 +109,7 @@ class FusedUpdate:
     def _by_tiles(
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
-        gradient: np.ndarray[Any, Any],
+        gradient: np.ndarray[Any, Any] | None,
         numbers: Sequence[Any],
         number: type[np.floating[Any]],
         start: int,
@@ -112,7 +120,8 @@ class FusedUpdate:
         for low in range(start, stop, TILE):
             high = min(low + TILE, stop)
             length = high - low
-            parts = [array[low:high] for array in (arrays[0], gradient, *arrays[1:])]
+            w, *slots = (array[low:high] for array in arrays)
+            parts = [w, _part(gradient, low, high, w.dtype), *slots]
             t = [a[:length] for a in scratch]
             b = [a[:length] for a in truths]
             if not wide:
@@ -137,6 +146,18 @@ class FusedUpdate:
             )
         found: tuple[Any, Any, Any] = made[number]
         return found
+
+
+def _part(
+    gradient: np.ndarray[Any, Any] | None, low: int, high: int, dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """A stretch of the gradient, of at most a tile where it stands for zeros."""
+    return _zeros(dtype)[: high - low] if gradient is None else gradient[low:high]
+
+
+@functools.cache
+def _zeros(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.zeros(TILE, dtype)
 
 
 def _quiet(work: Callable[[int, int], None]) -> Callable[[int, int], None]:
