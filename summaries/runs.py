@@ -200,7 +200,7 @@ class Runs:
         """The hyper-parameters as a table: a row for each run, a column for each that a run has.
 
         The columns run, group (of seeds) and status ("success" where the run says so) come first;
-        what a run does not have is NaN in pandas and None in a structured array.
+        what a run does not have is NaN in a column of numbers, else missing.
         """
         found = {name: run.hparams() for name, run in self._runs.items()}
         columns = {
@@ -211,7 +211,7 @@ class Runs:
         for key in dict.fromkeys(key for each in found.values() for key in each.values):
             values = [each.values.get(key) for each in found.values()]
             name = key if key not in columns else f"{key}_"
-            numbers = all(type(value) is float for value in values)
+            numbers = {type(value) for value in values} <= {float, type(None)}
             columns[name] = np.array(values, float) if numbers else objects(values)
         return table(columns, library)
 
