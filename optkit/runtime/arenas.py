@@ -17,7 +17,7 @@ from optkit.graph import Operation
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.workspace import Workspace
 
-__all__ = ["Arenas", "Member", "Span"]
+__all__ = ["Arenas", "DeviceArenas", "Member", "Span"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +65,20 @@ class Arenas:
 
     def owns(self, array: Any) -> bool:
         """Whether an array shows memory of an arena, and so changes with it."""
-        owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        return id(owner) in self._memory
+        return id(_owner(array)) in self._memory
+
+    def _buffer(self, size: int, dtype: np.dtype[Any]) -> Any:
+        return aligned(size, dtype)
+
+    def _padding(self, array: Any) -> Any:
+        """What the elements after a member are: one of its own, so that equations like it."""
+        return max(array.flat[0], 0)
+
+    def _shown(self, view: Any) -> Any:
+        """What others see of a member."""
+        shown = view.view()
+        shown.flags.writeable = False
+        return shown
 
     def place(self, ops: Sequence[Operation], state: MutableMapping[Operation, Any]) -> None:
         """Put those variables that are in no arena yet into one of their own, in this order.
@@ -84,19 +94,19 @@ class Arenas:
         for array in arrays:
             starts.append(total)
             total += padded(array.size, dtype.itemsize)
-        buffer = aligned(total, dtype)
+        buffer = self._buffer(total, dtype)
         members = {}
         for op, array, start in zip(fresh, arrays, starts, strict=True):
             stop = start + array.size
             padding = buffer[stop : start + padded(array.size, dtype.itemsize)]
             # Accumulators must stay above zero in the padding too.
-            padding[...] = max(array.flat[0], 0) if array.size else 0
+            padding[...] = self._padding(array) if array.size else 0
             view = buffer[start:stop].reshape(array.shape)
             view[...] = array
             members[op] = Member(buffer, start, array.size, view)
-        shown = {op: _read_only(member.view) for op, member in members.items()}
+        shown = {op: self._shown(member.view) for op, member in members.items()}
         with HeldBack():
-            self._memory.add(id(buffer.base))
+            self._memory.add(id(_owner(buffer)))
             self.members.update(members)
             state.update(shown)
 
@@ -148,7 +158,7 @@ class Arenas:
             if member is None:
                 moved[op] = value
             elif member.view.shape == value.shape:
-                np.copyto(member.view, value)
+                member.view[...] = value
             else:
                 # The variable's shape is open and has changed: it leaves the arena.
                 del self.members[op]
@@ -157,7 +167,26 @@ class Arenas:
         state.update(moved)
 
 
-def _read_only(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    shown = view.view()
-    shown.flags.writeable = False
-    return shown
+def _owner(array: Any) -> Any:
+    """The array whose memory another shows."""
+    owner = array
+    while hasattr(owner.base, "base"):
+        owner = owner.base
+    return owner
+
+
+class DeviceArenas(Arenas):
+    """The arenas of a session whose arrays are CuPy's, which have no read-only kind."""
+
+    def __init__(self, xp: Any) -> None:
+        super().__init__()
+        self._xp = xp
+
+    def _buffer(self, size: int, dtype: np.dtype[Any]) -> Any:
+        return self._xp.empty(size, dtype)
+
+    def _padding(self, array: Any) -> Any:
+        return self._xp.maximum(array.reshape(-1)[:1], 0)
+
+    def _shown(self, view: Any) -> Any:
+        return view
