@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import summaries
-from optkit.dtypes import NUMBERS, bool_, float16, float32, float64, string, uint8
 from optkit.graph import Graph, GraphKeys, Operation, Tensor, get_default_graph
 from optkit.names import missing
-from optkit.ops.core import Array, ArrayModule, as_tensor, composite, op
+from optkit.ops import summary_ops
+from optkit.ops.core import as_tensor, composite
+from optkit.ops.summary_ops import Note
 from summaries.event_log import GraphNode
+from summaries.metadata import Annotator
 from summaries.tags import clean_tag
 
 __all__ = [
@@ -34,65 +34,6 @@ __all__ = [
     "tagged_scalar",
     "text",
 ]
-
-
-def _boxed(data: bytes) -> Array:
-    """Bytes as the value of a string tensor; NumPy's own bytes type would strip zeros."""
-    box = np.empty((), object)
-    box[()] = data
-    return box
-
-
-@op(
-    "ScalarSummary",
-    types=NUMBERS | {bool_},
-    result=string,
-    shape=(),
-    host=("values",),
-    differentiable=False,
-)
-def _scalar_summary(xp: ArrayModule, values: Array, *, tag: str) -> Array:
-    """One number as a Summary."""
-    number = np.asarray(values)
-    return _boxed(summaries.encode_scalar(tag, int(number) if number.dtype == bool else number))
-
-
-@op(
-    "HistogramSummary",
-    types=NUMBERS | {bool_},
-    result=string,
-    shape=(),
-    host=("values",),
-    differentiable=False,
-)
-def _histogram_summary(xp: ArrayModule, values: Array, *, tag: str) -> Array:
-    """The distribution of the values as a Summary."""
-    return _boxed(summaries.encode_histogram(tag, values))
-
-
-@op(
-    "ImageSummary",
-    types={uint8, float16, float32, float64},
-    result=string,
-    shape=(),
-    host=("tensor",),
-    differentiable=False,
-)
-def _image_summary(xp: ArrayModule, tensor: Array, *, tag: str, max_outputs: int) -> Array:
-    """The first images of a batch as a Summary."""
-    return _boxed(summaries.encode_image(tag, tensor, max_outputs))
-
-
-@op("TextSummary", types={string}, result=string, shape=(), differentiable=False)
-def _text_summary(xp: ArrayModule, tensor: Array, *, tag: str) -> Array:
-    """Text as a Summary."""
-    return _boxed(summaries.encode_text(tag, tensor))
-
-
-@op("MergeSummary", types={string}, result=string, shape=(), differentiable=False)
-def _merge_summary(xp: ArrayModule, *inputs: Array) -> Array:
-    """Several Summaries as one: their serialised messages joined."""
-    return _boxed(b"".join(bytes(np.asarray(item)[()]) for item in inputs))
 
 
 @contextlib.contextmanager
@@ -134,11 +75,11 @@ def scalar(
         return _collected(_scalar_node(tag, tensor, scope), collections)
 
 
-def _scalar_node(tag: str, tensor: Any, name: str) -> Tensor:
+def _scalar_node(tag: str, tensor: Any, name: str, note: Note | None = None) -> Tensor:
     values = as_tensor(tensor, name="values")
     if values.sizes not in ((), None):
         raise ValueError(f"summary {tag!r}: tensor: expected a scalar, got {values!r}")
-    return _scalar_summary(values, tag=tag, name=name)
+    return summary_ops.scalar(tag, values, name, note)
 
 
 def histogram(
@@ -158,19 +99,25 @@ def histogram(
         ValueError: nothing is left of the name.
     """
     with get_default_graph().all_or_nothing(), _summary_scope(name, family) as (tag, scope):
-        return _collected(_histogram_summary(values, tag=tag, name=scope), collections)
+        return _collected(summary_ops.histogram(tag, values, scope), collections)
 
 
 @composite
-def tagged_scalar(tag: str, tensor: Any) -> Tensor:
-    """A scalar summary under exactly this tag, whatever other names the graph has in use."""
-    return _collected(_scalar_node(tag, tensor, _node_name(tag)), None)
+def tagged_scalar(tag: str, tensor: Any, note: Note | None = None) -> Tensor:
+    """A scalar summary under exactly this tag, whatever other names the graph has in use.
+
+    `note` is what TensorBoard shows with it.
+    """
+    return _collected(_scalar_node(tag, tensor, _node_name(tag), note), None)
 
 
 @composite
-def tagged_histogram(tag: str, values: Any) -> Tensor:
-    """A histogram summary under exactly this tag, whatever other names the graph has in use."""
-    return _collected(_histogram_summary(values, tag=tag, name=_node_name(tag)), None)
+def tagged_histogram(
+    tag: str, values: Any, scale: Tensor | None = None, note: Note | None = None
+) -> Tensor:
+    """A histogram summary of scale·values under exactly this tag; see `tagged_scalar`."""
+    node = summary_ops.histogram(tag, values, _node_name(tag), scale, note)
+    return _collected(node, None)
 
 
 def _node_name(tag: str) -> str:
@@ -208,7 +155,7 @@ def image(
             )
         if max_outputs < 1:
             raise ValueError(f"summary {tag!r}: max_outputs: expected >= 1, got {max_outputs}")
-        node = _image_summary(pictures, tag=tag, max_outputs=max_outputs, name=scope)
+        node = summary_ops.image(tag, pictures, max_outputs, scope)
         return _collected(node, collections)
 
 
@@ -224,7 +171,7 @@ def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Te
         TypeError: the tensor is no text.
     """
     with get_default_graph().all_or_nothing(), _summary_scope(name, None) as (tag, scope):
-        return _collected(_text_summary(tensor, tag=tag, name=scope), collections)
+        return _collected(summary_ops.text(tag, tensor, scope), collections)
 
 
 def merge(
@@ -240,7 +187,7 @@ def merge(
     if not nodes:
         raise ValueError("inputs: expected at least one summary, got none")
     with get_default_graph().all_or_nothing():
-        merged = _merge_summary(*nodes, name=name or "Merge/MergeSummary")
+        merged = summary_ops.merged(nodes, name or "Merge/MergeSummary")
         return _collected(merged, () if collections is None else collections)
 
 
@@ -266,6 +213,8 @@ class FileWriter:
         graph_def: accepted as in TF; give `graph`.
         filename_suffix: appended to the file's name.
         session: a session whose graph to write.
+        layout: arrange an optimizer's scalars on TensorBoard's page of custom scalars: loss,
+            learning rate, global norms, and the norms of all gradients.
     """
 
     def __init__(
@@ -277,7 +226,10 @@ class FileWriter:
         graph_def: Any = None,
         filename_suffix: str | None = None,
         session: Any = None,
+        *,
+        layout: bool = True,
     ) -> None:
+        self._layout = layout
         self._open = partial(
             summaries.EventLog,
             logdir,
@@ -285,6 +237,7 @@ class FileWriter:
             flush_secs=flush_secs,
         )
         self._log = self._open()
+        self._annotated = Annotator(layout=layout)
         if graph is None and session is not None:
             graph = session.graph
         if graph is not None:
@@ -306,7 +259,7 @@ class FileWriter:
         """
         if hasattr(summary, "SerializeToString"):
             summary = summary.SerializeToString()
-        self._log.add_summary(summary, global_step)
+        self._log.add_summary(self._annotated(summary), global_step)
 
     def add_graph(self, graph: Graph, global_step: Any = None) -> None:
         """Write the graph's operations, for TensorBoard's graph page.
@@ -335,6 +288,7 @@ class FileWriter:
         """Go on in a new file after `close`."""
         if self._log.closed:
             self._log = self._open()
+            self._annotated = Annotator(layout=self._layout)
 
     def __enter__(self) -> FileWriter:
         return self

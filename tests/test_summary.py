@@ -472,6 +472,7 @@ def test_one_writer_a_directory_from_the_cache(graph, tmp_path, monkeypatch):
                 "graph_def",
                 "filename_suffix",
                 "session",
+                "layout",  # ours, by keyword only
             ],
         ),
     ],

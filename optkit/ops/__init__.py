@@ -40,5 +40,6 @@ from optkit.ops import (  # noqa: F401 - imported for the ops they declare
     sparse,
     state,
     state_ops,
+    summary_ops,
     update,
 )

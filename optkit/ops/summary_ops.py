@@ -1,0 +1,265 @@
+"""Operations whose values are serialised summaries, and their merging.
+
+A merged summary takes what its parts are made of, not the parts: so the parts are never computed on
+their own, and what lives on a device crosses to the host once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import summaries
+from optkit.backend.arrays import to_host, to_numpy
+from optkit.dtypes import NUMBERS, bool_, float16, float32, float64, string, uint8
+from optkit.errors import InvalidArgumentError
+from optkit.graph import Operation, Tensor, get_default_graph
+from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, op
+from summaries.encode import histogram_bytes, scalar_bytes
+from summaries.histogram import counter_for, measure
+from summaries.metadata import SCALAR, TENSOR, Notes, SummaryBytes, metadata_bytes
+
+__all__ = ["Note", "histogram", "image", "merged", "scalar", "text"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What TensorBoard shows with a value; tags of an optimizer also get the dashboard's layout."""
+
+    display_name: str = ""
+    description: str = ""
+    optimizer: bool = False
+
+    def of(self, tag: str, *, plugin: str, data_class: int) -> Notes:
+        """The note as a summary carries it."""
+        metadata = metadata_bytes(plugin, data_class, self.display_name, self.description)
+        return Notes({tag: metadata}, self.optimizer)
+
+
+def _boxed(data: bytes) -> Array:
+    """Bytes as the value of a string tensor; NumPy's own bytes type would strip zeros."""
+    box = np.empty((), object)
+    box[()] = data
+    return box
+
+
+def _noted(data: bytes, notes: Notes | None) -> Array:
+    return _boxed(data if notes is None else SummaryBytes(data, notes))
+
+
+# -- the kernels' work ----------------------------------------------------------------------------
+
+
+def _scalar_data(tag: str, values: Array) -> bytes:
+    if values.ndim:
+        raise InvalidArgumentError(
+            f"summary {tag!r}: tensor: expected a scalar, got shape {values.shape}"
+        )
+    return scalar_bytes(tag, float(values))
+
+
+def _histogram_data(tag: str, values: Array, scale: Array | None = None) -> bytes:
+    if not isinstance(values, np.ndarray) and counter_for(values) is None:
+        values = to_numpy(values)
+        scale = None if scale is None else to_numpy(scale)
+    return histogram_bytes(tag, measure(values, scale=scale))
+
+
+def _joined_data(_: str, data: Array) -> bytes:
+    return bytes(np.asarray(data)[()])
+
+
+# -- operations -----------------------------------------------------------------------------------
+
+
+@op(
+    "ScalarSummary",
+    types=NUMBERS | {bool_},
+    result=string,
+    shape=(),
+    host=("values",),
+    differentiable=False,
+)
+def _scalar_summary(
+    xp: ArrayModule, values: Array, *, tag: str, notes: Notes | None = None
+) -> Array:
+    """One number as a Summary."""
+    return _noted(_scalar_data(tag, np.asarray(values)), notes)
+
+
+@op("HistogramSummary", types=NUMBERS | {bool_}, result=string, shape=(), differentiable=False)
+def _histogram_summary(
+    xp: ArrayModule, *inputs: Array, tag: str, notes: Notes | None = None
+) -> Array:
+    """The distribution of the values, times a scalar if there is a second input, as a Summary."""
+    return _noted(_histogram_data(tag, *inputs), notes)
+
+
+@op(
+    "ImageSummary",
+    types={uint8, float16, float32, float64},
+    result=string,
+    shape=(),
+    host=("tensor",),
+    differentiable=False,
+)
+def _image_summary(xp: ArrayModule, tensor: Array, *, tag: str, max_outputs: int) -> Array:
+    """The first images of a batch as a Summary."""
+    return _boxed(summaries.encode_image(tag, tensor, max_outputs))
+
+
+@op("TextSummary", types={string}, result=string, shape=(), differentiable=False)
+def _text_summary(xp: ArrayModule, tensor: Array, *, tag: str) -> Array:
+    """Text as a Summary."""
+    return _boxed(summaries.encode_text(tag, tensor))
+
+
+def scalar(tag: str, values: Tensor, name: str, note: Note | None = None) -> Tensor:
+    """A node that gives the summary of one number."""
+    notes = None if note is None else note.of(tag, plugin="scalars", data_class=SCALAR)
+    return _scalar_summary(values, tag=tag, notes=notes, name=name)
+
+
+def histogram(
+    tag: str, values: Any, name: str, scale: Tensor | None = None, note: Note | None = None
+) -> Tensor:
+    """A node that gives the summary of scale·values, which need not be made for it."""
+    notes = None if note is None else note.of(tag, plugin="histograms", data_class=TENSOR)
+    inputs = (values,) if scale is None else (values, scale)
+    return _histogram_summary(*inputs, tag=tag, notes=notes, name=name)
+
+
+def image(tag: str, tensor: Tensor, max_outputs: int, name: str) -> Tensor:
+    """A node that gives the summary of the first images of a batch."""
+    return _image_summary(tensor, tag=tag, max_outputs=max_outputs, name=name)
+
+
+def text(tag: str, tensor: Any, name: str) -> Tensor:
+    """A node that gives the summary of text."""
+    return _text_summary(tensor, tag=tag, name=name)
+
+
+# -- merging --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A part of a merged summary.
+
+    Attributes:
+        encode: makes its bytes from its tag and inputs.
+        tag: its tag.
+        op: the node it stands for, which errors name.
+        count: how many inputs it has.
+    """
+
+    encode: Callable[..., bytes]
+    tag: str
+    op: Operation
+    count: int
+
+
+@op("MergeSummary", types=ALL_TYPES, result=string, shape=(), differentiable=False)
+def _merge_summary(
+    xp: ArrayModule, *inputs: Array, parts: Sequence[_Part], notes: Notes | None
+) -> Array:
+    """Several Summaries as one: their serialised messages joined."""
+    arrays = inputs if xp is np else _crossed(inputs, parts)
+    data = []
+    at = 0
+    for part in parts:
+        stop = at + part.count
+        try:
+            data.append(part.encode(part.tag, *arrays[at:stop]))
+        except InvalidArgumentError as error:
+            error.op = part.op
+            raise
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{type(error).__name__}: {error}", part.op) from error
+        at = stop
+    return _noted(b"".join(data), notes)
+
+
+def _crossed(inputs: Sequence[Array], parts: Sequence[_Part]) -> list[Array]:
+    """The inputs on the host, but for the arrays that are counted where they are."""
+    stay: set[int] = set()
+    at = 0
+    for part in parts:
+        if part.encode is _histogram_data and counter_for(inputs[at]) is not None:
+            stay.update(range(at, at + part.count))
+        at += part.count
+    arrays = list(inputs)
+    moving = [i for i in range(len(arrays)) if i not in stay]
+    for i, array in zip(moving, to_host([arrays[i] for i in moving]), strict=True):
+        arrays[i] = array
+    return arrays
+
+
+_ENCODERS: Mapping[str, Callable[..., bytes]] = {
+    "ScalarSummary": _scalar_data,
+    "HistogramSummary": _histogram_data,
+}
+
+
+def merged(nodes: Sequence[Any], name: str) -> Tensor:
+    """A node that gives one summary with all that `nodes` give.
+
+    Raises:
+        TypeError: one of them is no summary.
+    """
+    graph = get_default_graph()
+    tensors = [_as_summary(i, node) for i, node in enumerate(nodes)]
+    parts: list[_Part] = []
+    inputs: list[Tensor] = []
+    metadata: dict[str, bytes] = {}
+    controls: dict[Operation, None] = {}
+    layout = False
+    for tensor in tensors:
+        for part, taken in _taken_apart(tensor):
+            parts.append(part)
+            inputs += taken
+        notes = tensor.op.attrs.get("notes")
+        if notes is not None:
+            metadata |= notes.metadata
+            layout = layout or notes.layout
+        if tensor.op.kind.name in _TRANSPARENT:
+            # A part that is not computed may still stand for what must run before it.
+            controls.update(dict.fromkeys(tensor.op.control_inputs))
+    notes = Notes(metadata, layout) if metadata else None
+    with graph.control_dependencies(list(controls)):
+        node = graph.create_operation(
+            _merge_summary.kind, inputs, {"parts": tuple(parts), "notes": notes}, name=name
+        )
+    return node.outputs[0]
+
+
+def _as_summary(i: int, node: Any) -> Tensor:
+    tensor = as_tensor(node)
+    if tensor.dtype is not string:
+        raise TypeError(f"inputs[{i}]: expected a summary, got {tensor!r}")
+    return tensor
+
+
+_TRANSPARENT = {*_ENCODERS, "MergeSummary"}
+
+
+def _taken_apart(tensor: Tensor) -> list[tuple[_Part, Sequence[Tensor]]]:
+    """The parts of a summary and what they are made of; other nodes are one part, as they are."""
+    node = tensor.op
+    # Eager operations keep nothing of what they are made of.
+    if not node.graph.eager and (node.branch is node.graph.branch or node.branch is None):
+        if node.kind is _merge_summary.kind:
+            found: list[tuple[_Part, Sequence[Tensor]]] = []
+            at = 0
+            for part in node.attrs["parts"]:
+                found.append((part, node.inputs[at : at + part.count]))
+                at += part.count
+            return found
+        encode = _ENCODERS.get(node.kind.name)
+        if encode is not None:
+            part = _Part(encode, node.attrs["tag"], node, len(node.inputs))
+            return [(part, node.inputs)]
+    return [(_Part(_joined_data, "", node, 1), (tensor,))]
