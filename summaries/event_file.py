@@ -1,14 +1,12 @@
-"""One event file: created at the first record, written whole records at a time."""
+"""One event file: created at the first record, written whole records at a time, by one thread."""
 
 import errno
 import os
 import re
 import socket
 import sys
-import threading
 import time
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -19,145 +17,109 @@ if sys.platform != "win32":
     import fcntl
 
 PREFIX = "events.out.tfevents."
-_BUFFER_BYTES = 1 << 16
 _SECONDS = re.compile(re.escape(PREFIX) + r"(\d+)")
 _counter = count()
 
 
 class EventFile:
-    """The file behind an event log: framing, buffer, errors, forks. Its lock guards all of it.
+    """The file behind an event log. It has no lock: whoever shares it keeps the calls apart.
 
-    A record that `append` accepted is in the file at once where `flush_secs` is 0, else at the
-    latest with the first call after that many seconds, a full buffer, `flush` or `close`. A forked
-    child gets a file of its own, without what the parent has in its buffer.
+    After an error the file ends in a whole record, so the same records may be tried again; where
+    that cannot be brought about, or the file is not under its name any more, the next attempt
+    starts a new one.
+
+    Args:
+        logdir: the directory.
+        suffix: ends the name.
+        fsync: whether a write also waits for the disk, against a power failure.
+        head: makes the records that a file begins with, given whether it is the first one here.
     """
 
     def __init__(
-        self,
-        logdir: Path,
-        suffix: str,
-        flush_secs: float,
-        fsync: bool,
-        first_records: Callable[[bool], bytes],
+        self, logdir: Path, suffix: str, fsync: bool, head: Callable[[bool], list[bytes]]
     ) -> None:
         self.logdir = logdir
         self.path: Path | None = None
-        self.lock = threading.RLock()
-        self.closed = False
-        self.inherited = False
+        self.is_first = True
+        self._head = head
         self._suffix = suffix
-        self._flush_secs = 0.0 if _may_end_silently() else flush_secs
         self._fsync = fsync
-        self._first_records = first_records
         self._fd: int | None = None
-        self._buffer = bytearray()
-        self._oldest = 0.0
-        _files.add(self)
 
-    def append(self, data: bytes) -> None:
-        """Take one record. If it has to be written and cannot be, the record is not kept.
+    def open(self) -> None:
+        """Create the file, unless it is open.
 
         Raises:
-            OSError: the directory or the file cannot be written, or the file was deleted.
-            ValueError: the file is closed.
+            OSError: it cannot be created; the error names the directory.
         """
-        with self.lock:
-            if self.closed:
-                raise ValueError(f"the event log of {self.logdir} is closed")
-            if not self._buffer:
-                self._oldest = time.monotonic()
-            record = frame(data)
-            self._buffer += record
-            if self._is_due():
-                try:
-                    self._drain()
-                except OSError:
-                    del self._buffer[-len(record) :]
-                    raise
-
-    def flush(self) -> None:
-        """Return when every record taken so far is in the file, for any process to read."""
-        with self.lock:
-            if self._buffer:
-                self._drain()
-            if self._fsync and self._fd is not None:
-                os.fsync(self._fd)
-
-    def close(self) -> None:
-        """Flush and close the file; a second call does nothing."""
-        with self.lock:
-            if self.closed:
-                return
-            self.closed = True
-            try:
-                self.flush()
-            finally:
-                self._buffer.clear()
-                self._abandon()
-
-    def forget(self) -> None:
-        """Leave the file and the buffer to the process that forked this one."""
-        self.lock = threading.RLock()  # a thread that is not here may hold the old one
-        self.path = None
-        self.inherited = True
-        self._flush_secs = 0.0
-        self._buffer.clear()
-        self._abandon()
-
-    def _is_due(self) -> bool:
-        return (
-            len(self._buffer) >= _BUFFER_BYTES
-            or time.monotonic() - self._oldest >= self._flush_secs
-        )
-
-    def _drain(self) -> None:
-        fd = self._descriptor()
-        state = os.fstat(fd)
-        if not state.st_nlink:
-            raise FileNotFoundError(errno.ENOENT, "the event file was deleted", str(self.path))
-        data = bytes(self._buffer)
-        if not state.st_size:
-            data = self._first_records(self.inherited) + data
+        if self._fd is not None:
+            return
         try:
-            written = 0
-            while written < len(data):
-                written += os.write(fd, data[written:])
+            self.path, self._fd = _create(self.logdir, self._suffix)
+        except OSError as error:
+            message = f"no event file can be created: {error.strerror}"
+            raise OSError(error.errno, message, str(self.logdir)) from error
+        _mark_live(self._fd)
+
+    def write(self, records: Sequence[bytes]) -> None:
+        """Write records; when this returns, any process can read them.
+
+        Raises:
+            OSError: none of them was written; the error names the file.
+        """
+        self.open()
+        fd, path = self._fd, self.path
+        assert fd is not None
+        assert path is not None
+        state = os.fstat(fd)
+        if not _is_at(path, state):
+            self.abandon()
+            message = "the event file was deleted, or its directory moved"
+            raise FileNotFoundError(errno.ENOENT, message, str(path))
+        framed = [frame(data) for data in records]
+        if not state.st_size:
+            framed[:0] = map(frame, self._head(self.is_first))
+        try:
+            _write_all(fd, b"".join(framed))
+            if self._fsync:
+                os.fsync(fd)
         except OSError as error:
             # Readers stop at half a record, so nothing may ever follow one.
             try:
                 os.ftruncate(fd, state.st_size)
             except OSError:
-                self._abandon()
+                self.abandon()
             message = f"events cannot be written: {error.strerror}"
-            raise OSError(error.errno, message, str(self.path)) from error
-        self._buffer.clear()
+            raise OSError(error.errno, message, str(path)) from error
+        self.is_first = False
 
-    def _descriptor(self) -> int:
-        if self._fd is None:
-            try:
-                self.path, self._fd = _create(self.logdir, self._suffix)
-            except OSError as error:
-                message = f"no event file can be created: {error.strerror}"
-                raise OSError(error.errno, message, str(self.logdir)) from error
-            _mark_live(self._fd)
-        return self._fd
-
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Close the file as it is."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
 
 
 def has_live_file(logdir: Path) -> bool:
-    """Whether some event log, in this process or another, writes to the directory now.
+    """Whether a process, this one too, writes to an event file of the directory now.
 
-    A log of another process is seen once it has written its first event, and only where the
-    system has `flock`.
+    It is seen once it has written its first event, and only where the system has `flock`.
     """
-    real = logdir.resolve()
-    if any(file.logdir.resolve() == real for file in list(_files) if not file.closed):
-        return True
     return any(_is_live(path) for path in logdir.glob(f"{PREFIX}*"))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, data[written:])
+
+
+def _is_at(path: Path, state: os.stat_result) -> bool:
+    """Whether the path still leads to the file with this state."""
+    try:
+        return os.path.samestat(path.stat(), state)
+    except OSError:
+        return False
 
 
 def _create(logdir: Path, suffix: str) -> tuple[Path, int]:
@@ -204,22 +166,3 @@ def _is_live(path: Path) -> bool:
         finally:
             os.close(fd)
     return False
-
-
-def _may_end_silently() -> bool:
-    """Whether this process is a child that may end without its exit handlers being run."""
-    process = sys.modules.get("multiprocessing.process")
-    return _is_fork or (process is not None and process.parent_process() is not None)
-
-
-def _after_fork() -> None:
-    global _is_fork
-    _is_fork = True
-    for file in list(_files):
-        file.forget()
-
-
-_is_fork = False
-_files: weakref.WeakSet[EventFile] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -6,6 +6,7 @@ A checksum is CRC-32C, rotated right by 15 bits and offset by a constant, in lit
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,10 +25,14 @@ def masked_crc(data: bytes) -> int:
 
 def frame(data: bytes) -> bytes:
     """The record of some bytes: 16 bytes longer than they are."""
-    length = _LENGTH.pack(len(data))
-    return b"".join(
-        (length, _CHECKSUM.pack(masked_crc(length)), data, _CHECKSUM.pack(masked_crc(data)))
-    )
+    return b"".join((_head(len(data)), data, _CHECKSUM.pack(masked_crc(data))))
+
+
+# Records of one kind have one length, step after step.
+@lru_cache(maxsize=1024)
+def _head(size: int) -> bytes:
+    length = _LENGTH.pack(size)
+    return length + _CHECKSUM.pack(masked_crc(length))
 
 
 @dataclass

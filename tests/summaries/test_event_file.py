@@ -1,6 +1,7 @@
 """What is in the file after an exit, a signal, a fork or a full disk: in another interpreter."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ def write(log, tag="a", steps=range(count)):
         log.add_summary(encode_scalar(tag, step), step)
 
 """
-LATER = "log = EventLog(directory, flush_secs=3600)\n"  # nothing is written before it has to be
-AT_ONCE = "log = EventLog(directory)\n"
+LATER = "log = EventLog(directory)\n"  # by its thread
+AT_ONCE = "log = EventLog(directory, flush_secs=0)\n"
 
 
 def points(count):
@@ -47,8 +48,8 @@ COUNTS = [1, 5, 9, 50, 1000, pytest.param(100_000, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_p072_flush_is_a_barrier(tmp_path, run_python, scalars, count):
-    code = START + LATER + "write(log)\nlog.flush()\nos._exit(7)"
-    assert run_python(code, tmp_path, count)[0] == 7
+    code = START + LATER + "write(log)\nlog.flush()\nos.kill(os.getpid(), signal.SIGKILL)"
+    assert run_python(code, tmp_path, count)[0] == -signal.SIGKILL
     assert scalars(tmp_path, "a") == points(count)
 
 
@@ -58,6 +59,81 @@ def test_p073_a_signal_loses_nothing(tmp_path, run_python, scalars, name):
     code = START + AT_ONCE + f"write(log)\nos.kill(os.getpid(), signal.{name})"
     assert run_python(code, tmp_path, 50)[0] == -getattr(signal, name)
     assert scalars(tmp_path, "a") == points(50)
+
+
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(3, marks=pytest.mark.slow)])
+def test_p073_a_kill_loses_a_fifth_of_a_second(tmp_path, run_python, scalars, seconds):
+    """The values are the times at which they were added; half a second is for a busy machine."""
+    code = f"""
+import time
+
+start = now = time.monotonic()
+step = 0
+while now < start + {seconds}:
+    log.add_summary(encode_scalar("a", now - start), step)
+    step += 1
+    now = time.monotonic()
+print(now - start, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    status, output, _ = run_python(START + LATER + code, tmp_path, 0)
+    assert status == -signal.SIGKILL
+    *_, (_, last) = scalars(tmp_path, "a")
+    assert float(output) - last < 0.2 + 0.5
+
+
+TERM = """
+log = EventLog(directory, flush_on_sigterm=True)
+write(log)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_p073_sigterm_may_be_asked_to_write_first(tmp_path, run_python, scalars):
+    assert run_python(START + TERM, tmp_path, 50)[0] == -signal.SIGTERM
+    assert scalars(tmp_path, "a") == points(50)
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [("lambda *_: print('mine', end='')", "mine"), ("signal.SIG_IGN", "")],
+    ids=["own", "ignored"],
+)
+def test_p073_what_sigterm_did_before_it_still_does(tmp_path, run_python, scalars, handler, said):
+    """Events of a second log and those after the signal are there as well."""
+    before = f"""
+signal.signal(signal.SIGTERM, {handler})
+other = EventLog(directory + "/other", flush_on_sigterm=True)
+write(other)
+"""
+    after = "print(os.path.getsize(other.path) > 30 * count)\nwrite(log, 'b')"
+    status, output, errors = run_python(START + before + TERM + after, tmp_path, 50)
+    assert (status, output, errors) == (0, f"{said}True\n", "")
+    assert scalars(tmp_path, "a") == scalars(tmp_path, "b") == points(50)
+
+
+def test_p073_only_the_main_thread_may_ask(tmp_path, run_python):
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+
+try:
+    ThreadPoolExecutor().submit(EventLog, directory, flush_on_sigterm=True).result()
+except ValueError as error:
+    print(error)
+"""
+    _, output, errors = run_python(START + code, tmp_path, 0)
+    assert "flush_on_sigterm needs the main thread" in output
+    assert errors == ""
+
+
+def test_an_exit_is_quick(tmp_path, start_python):
+    """Nothing waits for the next time that the thread would have written."""
+    code = "write(log)\nprint('end', flush=True)"
+    process = start_python(START + LATER + code, tmp_path, 1000)
+    assert process.stdout.readline() == "end\n"
+    start = time.monotonic()
+    process.communicate(timeout=20)
+    assert time.monotonic() - start < 1.5
 
 
 FORK = (
@@ -96,7 +172,7 @@ held, release = threading.Event(), threading.Event()
 
 
 def hold():
-    with log._file.lock:
+    with log._queue.lock:
         held.set()
         release.wait()
 
@@ -161,7 +237,7 @@ import resource
 limit = 40 * 60 + 7  # not a whole number of records, so one is cut
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-log = EventLog(directory)
+log = EventLog(directory, flush_secs=0)
 try:
     write(log)
 except OSError as error:
@@ -187,10 +263,71 @@ def test_a_full_disk_is_an_error_and_leaves_no_half_record(tmp_path, run_python,
     assert scalars(tmp_path, "a") == points(100)
 
 
+FULL_LATER = """
+import resource, time
+
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4007, hard))
+log = EventLog(directory, on_error=sys.argv[3], max_bytes=10_000)
+start = time.monotonic()
+"""
+
+
+def test_a_full_disk_is_told_within_a_second(tmp_path, run_python, scalars):
+    """Events that were taken before are kept, and written when there is room again."""
+    code = """
+step = 0
+try:
+    while time.monotonic() < start + 20:
+        log.add_summary(encode_scalar("a", step), step)
+        step += 1
+except OSError as error:
+    assert "File too large" in str(error), error
+print(step, time.monotonic() - start)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+write(log, steps=range(step, step + count))
+"""
+    status, output, errors = run_python(START + FULL_LATER + code, tmp_path, 10, "raise")
+    assert (status, errors) == (0, "")
+    step, seconds = output.split()
+    assert float(seconds) < 1
+    assert scalars(tmp_path, "a") == points(int(step) + 10)
+
+
+def test_training_goes_on_with_a_full_disk(tmp_path, run_python, scalars):
+    """What fits into memory is written when there is room again; the rest is counted."""
+    code = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    while not caught:
+        assert time.monotonic() < start + 1
+        log.add_summary(encode_scalar("a", 0), 0)
+    told = time.monotonic() - start
+    write(log)
+    assert time.monotonic() < start + told + 1, "no call waits"
+assert [str(each.message).partition(":")[0] for each in caught] == [
+    "[Errno 27] events cannot be written"
+], caught[1:]
+dropped = log.dropped
+assert 0 < dropped <= count + 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+log.flush()
+write(log, "b", range(3))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    log.close()
+assert f"{dropped} events" in str(caught[0].message)
+"""
+    status, _, errors = run_python(START + FULL_LATER + code, tmp_path, 1000, "warn")
+    assert (status, errors) == (0, "")
+    assert scalars(tmp_path, "b") == points(3)
+    assert len(scalars(tmp_path, "a")) > 100
+
+
 def test_a_file_that_cannot_be_mended_is_left_for_a_new_one(tmp_path, monkeypatch, scalars):
     from summaries import EventLog, encode_scalar
 
-    log = EventLog(tmp_path)
+    log = EventLog(tmp_path, flush_secs=0)
     log.add_summary(encode_scalar("a", 0), 0)
     first = log.path
 

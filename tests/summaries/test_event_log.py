@@ -19,8 +19,9 @@ def event_files(directory):
 def test_a_file_begins_with_its_version(tmp_path, raw_events):
     with EventLog(tmp_path) as log:
         log.add_summary(ONE, 7, wall_time=12.5)
-    first, event = raw_events(log.path)
-    assert first.file_version == "brain.Event:2"
+    version, start, event = raw_events(log.path)
+    assert version.file_version == "brain.Event:2"
+    assert start.session_log.status == start.session_log.START
     assert (event.step, event.wall_time) == (7, 12.5)
     assert event.summary.value[0].simple_value == 1.0
 
@@ -93,6 +94,8 @@ def test_a_clock_that_went_back_does_not_hide_the_new_file(tmp_path):
         ({"flush_secs": float("nan")}, "flush_secs"),
         ({"filename_suffix": "a/b"}, "filename_suffix"),
         ({"start_step": -3}, "step"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"max_bytes": 0}, "max_bytes"),
     ],
 )
 def test_arguments_are_checked(tmp_path, options, named):
@@ -131,13 +134,63 @@ def test_a_directory_that_went_away_before_the_first_event_is_named(tmp_path):
     assert event_files(tmp_path) == [log.path]
 
 
-def test_a_file_that_was_deleted_is_named(tmp_path):
-    log = EventLog(tmp_path / "run")
+@pytest.mark.parametrize("flush_secs", [0, 2])
+def test_a_directory_that_was_deleted_is_told(tmp_path, flush_secs):
+    log = EventLog(tmp_path / "run", flush_secs=flush_secs)
     log.add_summary(ONE, 0)
+    log.flush()
     shutil.rmtree(tmp_path / "run")
-    with pytest.raises(FileNotFoundError, match=f"the event file was deleted: '{log.path}'"):
-        log.add_summary(ONE, 1)
+    with pytest.raises(FileNotFoundError, match=f"the event file was deleted.*: '{log.path}'"):
+        add_and_flush(log, 1)
+    with pytest.raises(FileNotFoundError, match="no event file can be created") as caught:
+        add_and_flush(log, 2)
+    if flush_secs:
+        with pytest.raises(FileNotFoundError) as caught:
+            log.close()
+        assert caught.value.__notes__ == [f"2 events for {log.logdir} are lost"]
+    else:
+        log.close()
+
+
+def add_and_flush_many(log, steps):
+    for step in steps:
+        add_and_flush(log, step)
+
+
+def add_and_flush(log, step):
+    log.add_summary(ONE, step)
+    log.flush()
+
+
+@pytest.mark.parametrize("change", ["deleted", "replaced", "moved"])
+def test_a_directory_that_came_back_gets_a_new_file(tmp_path, scalars, change):
+    log = EventLog(tmp_path / "run")
+    add_and_flush(log, 0)
+    if change == "moved":
+        (tmp_path / "run").rename(tmp_path / "old")
+        (tmp_path / "run").mkdir()
+    else:
+        log.path.unlink()
+    if change == "replaced":
+        log.path.touch()
+    with pytest.raises(FileNotFoundError, match="was deleted, or its directory moved"):
+        add_and_flush(log, 1)
+    add_and_flush(log, 2)
     log.close()
+    assert [step for step, _ in scalars(tmp_path / "run", "a")] == [1, 2]
+    if change == "moved":
+        assert [step for step, _ in scalars(tmp_path / "old", "a")] == [0]
+
+
+def test_training_goes_on_without_its_directory(tmp_path):
+    log = EventLog(tmp_path / "run", on_error="warn")
+    add_and_flush(log, 0)
+    shutil.rmtree(tmp_path / "run")
+    with pytest.warns(RuntimeWarning, match="was deleted") as caught:
+        add_and_flush_many(log, range(1, 100))
+    assert [each.filename for each in caught] == [__file__]
+    with pytest.warns(RuntimeWarning, match=f"99 events for {log.logdir} are lost"):
+        log.close()
 
 
 def test_p093_steps_are_checked_and_none_is_the_last_one(tmp_path, scalars):
@@ -173,7 +226,7 @@ def test_after_close_nothing_is_taken(tmp_path):
     log.flush()
     assert log.closed
     for add in (lambda: log.add_summary(ONE, 1), lambda: log.add_summary(b"", 1)):
-        with pytest.raises(ValueError, match=f"the event log of {tmp_path} is closed"):
+        with pytest.raises(ValueError, match=rf"the event log of {tmp_path} is closed; reopen\(\)"):
             add()
     with pytest.raises(ValueError, match="closed"):
         log.add_graph([])
@@ -281,44 +334,66 @@ def test_many_threads_write_whole_events(tmp_path, scalars):
 def test_a_log_that_is_dropped_is_written(tmp_path, scalars):
     log = EventLog(tmp_path, flush_secs=1000)
     log.add_summary(ONE, 0)
-    assert not event_files(tmp_path)
     del log
     assert scalars(tmp_path, "a") == [(0, 1.0)]
 
 
-def test_files_and_descriptors_do_not_pile_up(tmp_path):
+def test_threads_and_descriptors_do_not_pile_up(tmp_path):
+    """One thread and one descriptor a log, from its first event to its close."""
     descriptors = Path("/proc/self/fd")
     if not descriptors.is_dir():
         pytest.skip("needs /proc")
-    before = len(list(descriptors.iterdir()))
-    logs = [EventLog(tmp_path / str(n)) for n in range(20)]
+
+    def used():
+        return threading.active_count(), len(list(descriptors.iterdir()))
+
+    threads, files = used()
+    logs = [EventLog(tmp_path / str(n)) for n in range(100)]
+    assert used() == (threads, files)
     for log in logs:
         log.add_summary(ONE, 0)
-    assert len(list(descriptors.iterdir())) == before + 20
+    assert used() == (threads + 100, files + 100)
     for log in logs:
         log.close()
-    assert len(list(descriptors.iterdir())) == before
+    assert used() == (threads, files)
 
 
-def test_events_gather_for_as_long_as_asked(tmp_path, monkeypatch):
-    clock = iter([100.0, 100.0, 101.0, 103.0]).__next__
-    monkeypatch.setattr("summaries.event_file.time.monotonic", clock)
-    log = EventLog(tmp_path, flush_secs=2.5)
-    log.add_summary(ONE, 0)
-    log.add_summary(ONE, 1)
-    assert log.path is None
-    log.add_summary(ONE, 2)
-    assert log.path is not None
+def test_a_closed_log_may_go_on(tmp_path, scalars):
+    log = EventLog(tmp_path, start_step=3)
+    for step in (3, 4):
+        log.add_summary(ONE, step)
+        log.close()
+        log.reopen()
+        log.reopen()
+        assert log.path is None
+    log.add_summary(ONE)
     log.close()
+    assert len(event_files(tmp_path)) == 3
+    assert [step for step, _ in scalars(tmp_path, "a")] == [3, 4, 4]
 
 
-def test_a_full_buffer_is_written(tmp_path):
-    log = EventLog(tmp_path, flush_secs=1000)
-    for _ in range(100):
-        if log.path is None:
-            log.add_summary(ONE * 1000, 0)
-    assert 1 << 16 <= log.path.stat().st_size < 1 << 17
-    log.close()
+@pytest.mark.parametrize("name", ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"])
+@pytest.mark.parametrize(("rank", "files"), [("0", 1), ("1", 0), ("12", 0), ("x", 1), ("", 1)])
+def test_p132_only_the_first_rank_writes(tmp_path, monkeypatch, name, rank, files):
+    monkeypatch.setenv(name, rank)
+    with EventLog(tmp_path / "run") as log:
+        log.add_summary(ONE, 5)
+        log.add_graph([GraphNode("x", "Placeholder")])
+        log.add_session_start(6)
+        log.flush()
+        log.reopen()
+    assert log.writes == bool(files)
+    assert len(event_files(tmp_path)) == files
+    assert (tmp_path / "run").exists() == bool(files)
+
+
+def test_p132_another_rank_may_be_told_to_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    for n, writes in enumerate((True, False)):
+        with EventLog(tmp_path / str(n), write_to_disk=writes) as log:
+            log.add_summary(ONE, 5)
+    assert len(event_files(tmp_path)) == 1
+    EventLog(tmp_path / "1", write_to_disk=True).close()
 
 
 def test_fsync_is_done_where_asked(tmp_path, monkeypatch):
@@ -328,7 +403,7 @@ def test_fsync_is_done_where_asked(tmp_path, monkeypatch):
         with EventLog(tmp_path / str(fsync), fsync=fsync) as log:
             log.add_summary(ONE, 0)
             log.flush()
-    assert len(calls) == 2, "at flush and at close of the second log"
+        assert len(calls) == fsync
 
 
 @pytest.mark.parametrize("loader", ["load", "load_as_server"])
