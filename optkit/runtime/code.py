@@ -30,7 +30,7 @@ _FOLDED = 1 << 16
 """Elements up to which a constant expression is worked out once."""
 
 _FILE = "<optkit program>"
-_NAME = re.compile(r"\b[vwrhg]\d+\b")
+_NAME = re.compile(r"\b[vwrhg]\d+(?:_\d+)?\b")
 """A value of the run in the source."""
 
 
@@ -80,6 +80,8 @@ class Code:
         self.constants: dict[int, Any] = {}
         self.filled: set[Part] = set()
         self.updates: list[str] = []
+        # The value of each variable right after each write.
+        self.versions: dict[tuple[Operation, Operation], str] = {}
         # The shapes of values that the graph tells in full.
         self.static: dict[str, tuple[int, ...]] = {}
         # Norms of all gradients of a group can be taken over its gradient buffer.
@@ -182,6 +184,8 @@ class Code:
             return
         if fed is not None:
             self.names[place] = self.names[fed]
+        elif step.sources:
+            self.names[place] = self.versions[variable, step.sources[0]]
         else:
             (name,) = self._targets(step)
             self.lines.append(_Line(f"{name} = state[{self.bound(variable)}]", (name,)))
@@ -257,11 +261,13 @@ class Code:
         op = step.op
         write = self.bound(functools.partial(_new_values, op))
         arguments = "".join(f", {self.name(place)}" for place in step.inputs)
-        name = f"w{op.index}"
-        self.lines.append(_Line(f"{name} = {write}(state, written, fed{arguments})", (name,)))
+        names = tuple(f"w{op.index}_{i}" for i in range(len(op.variables)))
+        text = f"{', '.join(names)}, = {write}(state, written, fed{arguments})"
+        self.lines.append(_Line(text, names))
+        self.versions |= {(v, op): name for v, name in zip(op.variables, names, strict=True)}
         for place in step.outputs:
             if place is not None:
-                self.names[place] = name
+                self.names[place] = names[0]
 
     def rows(self, row: Any) -> None:
         """A sparse update: the new rows now, their writing at the end."""
@@ -408,17 +414,21 @@ def _new_values(
     written: MutableMapping[Operation, Any],
     fed: Sequence[Any],
     *inputs: Any,
-) -> Any:
-    """The new values of a write's variables, put into `written`; gives the first."""
+) -> list[Any]:
+    """The new values of a write's variables, put into `written`."""
     currents = []
     if op.kind.reads_target:
         for variable in op.variables:
-            if variable not in state:
+            current = written.get(variable, state.get(variable))
+            if current is None:
                 raise uninitialized(variable)
-            currents.append(state[variable])
+            currents.append(current)
     assert op.kind.kernel is not None
     news = op.kind.kernel(np, *currents, *map(guarded, inputs), **op.attrs)
     borrowed = {id(array) for array in fed}
-    for variable, new in zip(op.variables, news, strict=True):
-        written[variable] = stored(np, op, variable, new, borrowed)
-    return written[op.variables[0]]
+    owned = [
+        stored(np, op, variable, new, borrowed)
+        for variable, new in zip(op.variables, news, strict=True)
+    ]
+    written.update(zip(op.variables, owned, strict=True))
+    return owned

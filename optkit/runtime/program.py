@@ -5,14 +5,15 @@ values, the new values of plain writes, the rows of sparse updates, and the copi
 gets. Then, with Ctrl-C held back, the fused updates work in place and the rest becomes state.
 For feeds of shapes that come again, large values are given places in the session's workspace.
 
-What a program cannot do (branches, reads that see a write of the same run, two writes to one
-variable) is left to `execution.Run`, the reference; `compiled` then gives None.
+A write whose result is seen in the same run (by a read after it, or by another write) makes its
+values beside the old ones, at its place. Branches are left to `execution.Run`, the reference;
+`compiled` then gives None.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,24 +37,28 @@ def compiled(plan: Plan, backend: Backend) -> Program | None:
     """The plan as a program, or None where only the reference can run it."""
     if backend.xp is not np:
         return None
-    written: Counter[Operation] = Counter()
-    results: set[int | None] = set()
     for step in plan.steps:
         kind = step.op.kind
-        if step.branch or kind.merges or step.sources or kind.access == "initialized":
+        if step.branch or kind.merges or kind.access == "initialized":
             return None
         if kind.effect:  # a program that fails runs again by the reference
             return None
         if kind.kernel is None and kind.access is None:
             return None  # a placeholder that was not fed: the reference tells
-        if any(place in results for place in step.inputs):
-            return None
-        if kind.access == "write":
-            written.update(step.op.variables)
-            results.update(step.outputs)
-    if any(count > 1 for count in written.values()):
-        return None
     return Program(plan)
+
+
+def _seen(plan: Plan, readers: Mapping[int, int]) -> set[Operation]:
+    """The writes whose results are seen in the run: by a read, a reader, or another write."""
+    writes = [step for step in plan.steps if step.op.kind.access == "write"]
+    count = Counter(variable for step in writes for variable in step.op.variables)
+    seen = {
+        step.op
+        for step in writes
+        if any(count[variable] > 1 for variable in step.op.variables)
+        or any(readers[place] for place in step.outputs if place is not None)
+    }
+    return seen.union(*(step.sources[:1] for step in plan.steps))
 
 
 class Program:
@@ -63,8 +68,9 @@ class Program:
         self._plan = plan
         readers = Counter(place for step in plan.steps for place in step.inputs)
         readers.update(place for place in plan.fetched if place is not None)
-        self._groups = dense_groups(plan, readers)
-        self._rows = row_updates(plan, readers)
+        self._seen = _seen(plan, readers)
+        self._groups = dense_groups(plan, readers, self._seen)
+        self._rows = row_updates(plan, self._seen)
         self._code: Code | None = None
         self._plain: Callable[..., Any] | None = None
         # By the shapes of what is fed; the least recently made goes first.
@@ -141,16 +147,13 @@ class Program:
         code = Code(self._plan, self._groups, arenas)
         special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
         special |= {row.step for row in self._rows}
-        writes = []
         for step in self._plan.steps:
             if step in special:
                 continue
             if step.op.kind.access == "write":
-                writes.append(step)
+                code.write(step)
             else:
                 code.compute(step)
-        for step in writes:
-            code.write(step)
         for row in self._rows:
             code.rows(row)
         for group in self._groups:

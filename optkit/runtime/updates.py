@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Container, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,14 @@ class DenseGroup:
             assert self.kernel is not None
             self.kernel.prepare(span.columns[0].dtype, span.size)
 
+    def fuse(self, equation: Callable[..., Any], slots: int, hyper: Sequence[str]) -> None:
+        """Make the kernel.
+
+        Raises:
+            UntraceableError: there can be none.
+        """
+        self.kernel = FusedUpdate(equation, slots, hyper)
+
     def numbers(self, *values: Any) -> list[Any]:
         """The hyper-parameters as scalars of the arithmetic's type."""
         return [self.number(value) for value in values]
@@ -97,14 +105,15 @@ class DenseGroup:
         self.kernel(part.span.columns, gradient, numbers)
 
 
-def dense_groups(plan: Plan, readers: Counter[int]) -> list[DenseGroup]:
+def dense_groups(plan: Plan, readers: Counter[int], seen: Container[Operation]) -> list[DenseGroup]:
     """The dense updates that can be fused.
 
-    `readers` counts who takes each place; a product that a group absorbs is taken off.
+    `readers` counts who takes each place; a product that a group absorbs is taken off. `seen`
+    holds the writes whose results are seen in the same run.
     """
     groups: dict[Any, DenseGroup] = {}
     for step in plan.steps:
-        if step.op.kind.name == "Update" and _is_regular(step, readers):
+        if step.op.kind.name == "Update" and step.op not in seen and _is_regular(step.op):
             attrs = step.op.attrs
             key = attrs["equation"], attrs["dtype"], step.inputs[1:]
             groups.setdefault(key, DenseGroup([], step.inputs[1:])).steps.append(step)
@@ -124,13 +133,9 @@ def dense_groups(plan: Plan, readers: Counter[int]) -> list[DenseGroup]:
     return kept
 
 
-def _is_regular(step: Step, readers: Counter[int]) -> bool:
-    """Whether the variable and its slots are alike, and nobody asks for the new value."""
-    return (
-        step.op.attrs["rows"] == "none"
-        and _are_alike(step.op)
-        and not any(readers[place] for place in step.outputs if place is not None)
-    )
+def _is_regular(op: Operation) -> bool:
+    """Whether it is a dense update whose variable and slots are alike."""
+    return op.attrs["rows"] == "none" and _are_alike(op)
 
 
 def _are_alike(op: Operation) -> bool:
@@ -223,14 +228,12 @@ class RowUpdate:
             view[indices] = new
 
 
-def row_updates(plan: Plan, readers: Counter[int]) -> list[RowUpdate]:
-    """The updates by rows whose new value nobody asks for."""
+def row_updates(plan: Plan, seen: Container[Operation]) -> list[RowUpdate]:
+    """The updates by rows, but for those whose results are seen in the same run."""
     updates = []
     for step in plan.steps:
         op = step.op
-        if op.kind.name != "Update" or any(
-            readers[place] for place in step.outputs if place is not None
-        ):
+        if op.kind.name != "Update" or op in seen:
             continue
         if op.attrs["rows"] == "named":
             updates.append(RowUpdate(step))
