@@ -4,6 +4,8 @@ It needs NumPy, tensorboardX (for TensorBoard's messages) and crc32c, and none o
 import here: tensorboardX is loaded with the first summary.
 """
 
+from summaries.charts import plot
+from summaries.dashboards import dashboard
 from summaries.encode import encode_histogram, encode_image, encode_scalar, encode_text
 from summaries.event_log import EventLog
 from summaries.optimizer import OPTIMIZER_SUMMARIES, OptimizerSummaries
@@ -15,9 +17,11 @@ __all__ = [
     "EventLog",
     "OptimizerSummaries",
     "SummaryWriter",
+    "dashboard",
     "encode_histogram",
     "encode_image",
     "encode_scalar",
     "encode_text",
+    "plot",
     "read",
 ]
