@@ -10,10 +10,12 @@ from typing import Any
 
 __all__ = [
     "AlreadyExistsError",
+    "DivergedError",
     "FailedPreconditionError",
     "InternalError",
     "InvalidArgumentError",
     "NanLossDuringTrainingError",
+    "NonFiniteError",
     "NotFoundError",
     "OpError",
     "OutOfRangeError",
@@ -83,6 +85,24 @@ class NanLossDuringTrainingError(RuntimeError):
 
     def __init__(self, message: str = "the loss is NaN") -> None:
         super().__init__(message)
+
+
+class NonFiniteError(NanLossDuringTrainingError):
+    """The loss or a gradient is NaN or infinite; the step was not taken and nothing has changed.
+
+    Attributes:
+        report: where it came from, an `optkit.runtime.diagnosis.Report`; None if unknown.
+        path: the file with which `optkit debug` runs the step again, or None.
+    """
+
+    def __init__(self, message: str, report: Any = None, path: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+        self.path = path
+
+
+class DivergedError(RuntimeError):
+    """The loss has grown far above the least it has been."""
 
 
 class ValueOrTypeError(ValueError, TypeError):

@@ -53,7 +53,7 @@ def test_feeds_and_dicts_by_key(graph, xy):
 
 
 def test_inputs_that_are_no_tensors(graph, xy):
-    with pytest.raises(ValueError, match="inputs: .*'z"):
+    with pytest.raises(ValueError, match=r"inputs: .*'z"):
         Matcher(graph, ("z",))
     with pytest.raises(TypeError, match="inputs: "):
         Matcher(graph, (3,))

@@ -1,0 +1,186 @@
+"""A check inside a train op's run that loss and gradients are finite, before anything is written.
+
+A run that raises changes nothing, so a step with a NaN leaves no trace. The check is one norm of
+all gradients, that of the clipping where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optkit.dtypes import DType
+from optkit.errors import InvalidArgumentError
+from optkit.graph import Graph, Kind, Operation, Tensor
+from optkit.graph.ledger import Ledger
+from optkit.ops.core import REGISTRY, Array, ArrayModule
+from optkit.runtime.plan import Plan
+from optkit.shapes import Shape
+
+__all__ = ["Anatomy", "Guard", "anatomy", "guard"]
+
+
+def _first(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Sequence[tuple[DType, Shape]]:
+    return [(inputs[0].dtype, inputs[0].sizes)]
+
+
+def _check_finite(xp: ArrayModule, *values: Array) -> Array:
+    """The first value, if all are finite."""
+    for value in values:
+        fine = math.isfinite(value) if value.ndim == 0 else bool(xp.isfinite(value).all())
+        if not fine:
+            raise InvalidArgumentError("LossTensor is inf or nan, or a gradient is")
+    return values[0]
+
+
+_CHECK = Kind("CheckFinite", _check_finite, infer=_first, differentiable=False)
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What a train op is made of.
+
+    Attributes:
+        loss: the tensor that its value is, as it is before the update; None for an operation.
+        gradients: the name of a variable -> the tensor that its update takes.
+        norm: the norm of all gradients, before clipping, if the train op computes one.
+        rate: the learning rate of the update, where one can be told.
+        counts: whether the train op writes this variable, by the variable's operation.
+    """
+
+    loss: Tensor | None
+    gradients: dict[str, Tensor]
+    norm: Tensor | None
+    rate: Tensor | None
+    counts: frozenset[Operation]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The check of a train op.
+
+    Attributes:
+        tensor: raises when it is run and something is not finite; else it is the loss, or a norm
+            where there is no loss.
+        norm: the norm of all gradients, where it is one number.
+    """
+
+    tensor: Tensor
+    norm: Tensor | None
+
+
+def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy:
+    """Take a train op apart.
+
+    Args:
+        train_op: what `optimize_loss`, `create_train_op` or `minimize` gave.
+        loss: the loss, where the train op is an operation.
+    """
+    plan = Plan(train_op.graph, [train_op], [])
+    ops = [step.op for step in plan.steps]
+    if loss is None and isinstance(train_op, Tensor) and train_op.dtype.is_floating:
+        loss = _before_update(train_op)
+    trainable = {v.op for v in train_op.graph.get_collection("trainable_variables")}
+    gradients: dict[str, Tensor] = {}
+    rates: list[Tensor] = []
+    for op in ops:
+        if op.kind.access != "write" or op.branch is not None or not op.variables:
+            continue
+        variable = op.variables[0]
+        if op.kind.name == "Update":
+            gradients[variable.name] = op.inputs[0]
+            hyper = dict(zip(op.attrs["hyper"][::-1], op.inputs[::-1], strict=False))
+            rates += [hyper[name] for name in ("learning_rate", "lr") if name in hyper]
+        elif variable in trainable:
+            floats = [x for x in op.inputs if x.dtype.is_floating and x.sizes != ()]
+            if floats:
+                gradients[variable.name] = floats[0]
+    rate = rates[0] if len(set(rates)) == 1 else _summarised(train_op.graph, ops)
+    written = frozenset(v for op in ops if op.kind.access == "write" for v in op.variables)
+    return Anatomy(loss, gradients, _existing_norm(ops, gradients), rate, written)
+
+
+def _before_update(train_op: Tensor) -> Tensor:
+    """The loss behind the identities and checks that make it a train op."""
+    tensor = train_op
+    while tensor.op.kind.name in ("Identity", "CheckNumerics"):
+        (tensor,) = tensor.op.inputs
+    return tensor
+
+
+def _summarised(graph: Graph, ops: Sequence[Operation]) -> Tensor | None:
+    """The learning rate that a summary of the graph shows, if the train op computes it."""
+    known = set(ops)
+    for op in graph.get_operations():
+        if op.kind.name == "ScalarSummary" and op.attrs["tag"].endswith("learning_rate"):
+            (rate,) = op.inputs
+            if rate.op in known:
+                return rate
+    return None
+
+
+def _raw(gradient: Tensor) -> list[Tensor]:
+    """A gradient, and what it was before factors that all its elements share."""
+    chain = [gradient]
+    while chain[-1].op.kind.name in ("Mul", "Cast", "Identity"):
+        x, *factor = chain[-1].op.inputs
+        if factor and factor[0].sizes != ():
+            break
+        chain.append(x)
+    return chain
+
+
+def _existing_norm(ops: Sequence[Operation], gradients: Mapping[str, Tensor]) -> Tensor | None:
+    """The norm of all gradients that the train op computes already, to clip them by."""
+    if not gradients:
+        return None
+    chains = [set(_raw(gradient)) for gradient in gradients.values()]
+    for op in ops:
+        if op.kind.name == "GlobalNorm" and op.branch is None:
+            measured = {tensor for x in op.inputs for tensor in _raw(x)}
+            if all(chain & measured for chain in chains):
+                return op.outputs[0]
+    return None
+
+
+def guard(train_op: Tensor | Operation, parts: Anatomy) -> Guard | None:
+    """The check of a train op; None where there is nothing to check.
+
+    Raises:
+        RuntimeError: the graph is finalized.
+    """
+    # Made once a train op, so that a second `fit` adds nothing to the graph.
+    made = train_op.graph.stores.setdefault("guards", Ledger())
+    if train_op not in made:
+        with train_op.graph.as_default(), train_op.graph.outside_control_flow():
+            made[train_op] = _made(train_op.graph, parts)
+    found: Guard | None = made[train_op]
+    return found
+
+
+def _made(graph: Graph, parts: Anatomy) -> Guard | None:
+    with graph.all_or_nothing(), graph.name_scope("finite"):
+        norms = [parts.norm] if parts.norm is not None else _norms(graph, parts.gradients)
+        loss = [] if parts.loss is None or parts.loss.op.branch is not None else [parts.loss]
+        checked = [*loss, *norms]
+        if not checked:
+            return None
+        tensor = graph.create_operation(_CHECK, checked, name="check").outputs[0]
+        return Guard(tensor, norms[0] if len(norms) == 1 else None)
+
+
+def _norms(graph: Graph, gradients: Mapping[str, Tensor]) -> list[Tensor]:
+    """The norm of the gradients of each dtype."""
+    usable = [g for g in gradients.values() if g.op.branch is None and g.dtype.is_floating]
+    raws = [_raw(gradient) for gradient in usable]
+    # Where one factor scales all of them, the update absorbs it as long as nobody else reads the
+    # product.
+    if all(len(raw) > 1 for raw in raws):
+        usable = [raw[1] if raw[0].op.kind.name == "Mul" else raw[0] for raw in raws]
+    found = []
+    for dtype in dict.fromkeys(gradient.dtype for gradient in usable):
+        same = [gradient for gradient in usable if gradient.dtype is dtype]
+        found.append(REGISTRY["GlobalNorm"](*same, name="gradient_norm"))
+    return found
