@@ -24,12 +24,12 @@ from optkit.runtime.plan import Plan, Step
 from optkit.runtime.updates import DenseGroup, Part, flat, gathered
 from optkit.runtime.workspace import LARGE, Life, Tenant, placed
 
-__all__ = ["Code", "StaleShapeError"]
+__all__ = ["FILE", "Code", "StaleShapeError", "fold", "freed", "new_values"]
 
 _FOLDED = 1 << 16
 """Elements up to which a constant expression is worked out once."""
 
-_FILE = "<optkit program>"
+FILE = "<optkit program>"
 _NAME = re.compile(r"\b[vwrhg]\d+(?:_\d+)?\b")
 """A value of the run in the source."""
 
@@ -201,27 +201,7 @@ class Code:
 
     def _folded(self, step: Step) -> bool:
         """Work out an operation on constants now."""
-        op, kind = step.op, step.op.kind
-        constant = kind.name == "Const"
-        if kind.random or kind.name == "CheckNumerics" or not (step.inputs or constant):
-            return False
-        if any(place not in self.constants for place in step.inputs):
-            return False
-        assert kind.kernel is not None
-        try:
-            with np.errstate(all="ignore"):
-                values = kind.kernel(np, *map(self.constants.get, step.inputs), **op.attrs)
-        except Exception:  # noqa: BLE001 - the run meets the error in its place
-            return False
-        values = (values,) if len(op.outputs) == 1 else tuple(values)
-        if not constant and any(np.size(value) > _FOLDED for value in values):
-            return False
-        self.constants.update(
-            (place, value)
-            for place, value in zip(step.outputs, values, strict=True)
-            if place is not None
-        )
-        return True
+        return fold(step, self.constants)
 
     def _norm(self, step: Step) -> bool:
         """The norm of all gradients of a group, in one pass over their buffer."""
@@ -259,7 +239,7 @@ class Code:
     def write(self, step: Step) -> None:
         """A write whose new value is made beside the old one."""
         op = step.op
-        write = self.bound(functools.partial(_new_values, op))
+        write = self.bound(functools.partial(new_values, np, op))
         arguments = "".join(f", {self.name(place)}" for place in step.inputs)
         names = tuple(f"w{op.index}_{i}" for i in range(len(op.variables)))
         text = f"{', '.join(names)}, = {write}(state, written, fed{arguments})"
@@ -383,10 +363,10 @@ class Code:
         return lives, last
 
     def _function(self, lines: Sequence[str], space: Mapping[str, Any]) -> Callable[..., Any]:
-        body = _freed(lines)
+        body = freed(lines)
         text = "\n    ".join(["def program(state, fed, written, stream):", *body])
         scope = dict(space)
-        exec(compile(text, _FILE, "exec"), scope)
+        exec(compile(text, FILE, "exec"), scope)
         function: Callable[..., Any] = scope["program"]
         return function
 
@@ -394,7 +374,7 @@ class Code:
 _VALUE = re.compile(r"\bv\d+\b")
 
 
-def _freed(lines: Sequence[str]) -> list[str]:
+def freed(lines: Sequence[str]) -> list[str]:
     """The lines, each value deleted after the last that takes it: memory is used again at once."""
     last = {name: i for i, line in enumerate(lines) for name in _VALUE.findall(line)}
     dead: dict[int, list[str]] = {}
@@ -408,7 +388,33 @@ def _freed(lines: Sequence[str]) -> list[str]:
     return body
 
 
-def _new_values(
+def fold(step: Step, constants: MutableMapping[int, Any]) -> bool:
+    """Work out an operation on constants, and add its values to them; whether that was done."""
+    op, kind = step.op, step.op.kind
+    constant = kind.name == "Const"
+    if kind.random or kind.name == "CheckNumerics" or not (step.inputs or constant):
+        return False
+    if any(place not in constants for place in step.inputs):
+        return False
+    assert kind.kernel is not None
+    try:
+        with np.errstate(all="ignore"):
+            values = kind.kernel(np, *map(constants.get, step.inputs), **op.attrs)
+    except Exception:  # noqa: BLE001 - the run meets the error in its place
+        return False
+    values = (values,) if len(op.outputs) == 1 else tuple(values)
+    if not constant and any(np.size(value) > _FOLDED for value in values):
+        return False
+    constants.update(
+        (place, value)
+        for place, value in zip(step.outputs, values, strict=True)
+        if place is not None
+    )
+    return True
+
+
+def new_values(
+    xp: Any,
     op: Operation,
     state: MutableMapping[Operation, Any],
     written: MutableMapping[Operation, Any],
@@ -424,10 +430,10 @@ def _new_values(
                 raise uninitialized(variable)
             currents.append(current)
     assert op.kind.kernel is not None
-    news = op.kind.kernel(np, *currents, *map(guarded, inputs), **op.attrs)
+    news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)
     borrowed = {id(array) for array in fed}
     owned = [
-        stored(np, op, variable, new, borrowed)
+        stored(xp, op, variable, new, borrowed)
         for variable, new in zip(op.variables, news, strict=True)
     ]
     written.update(zip(op.variables, owned, strict=True))
