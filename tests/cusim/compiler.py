@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,12 @@ extern "C" void simt_bind(simt::Context* given) { simt::context = given; }
 extern "C" const int simt_cooperative = %d;
 """
 _TAIL_OF_KERNEL = """
-extern "C" void simt_entry_%(name)s(void** arguments) { simt::call(&%(name)s, arguments); }
-extern "C" const unsigned* simt_sizes_%(name)s() { return simt::sizes(&%(name)s); }
+extern "C" void simt_entry_%(name)s(void** arguments) { simt::call(&%(kernel)s, arguments); }
+extern "C" const unsigned* simt_sizes_%(name)s() { return simt::sizes(&%(kernel)s); }
 """
 
 
-def checks_nvrtc(names: Sequence[str]) -> bool:
+def checks_nvrtc(names: Iterable[str]) -> bool:
     """Whether NVRTC is to compile this text too: OPTKIT_CUSIM_NVRTC is own (the default), all, 0.
 
     "own" leaves out CuPy's kernels, whose texts are CuPy's business.
@@ -67,7 +67,18 @@ def prelude(cupy_include: str | None, contract: str) -> Path:
     return header
 
 
-def library(source: str, options: Sequence[str], cupy_include: str) -> Path:
+def names_of(source: str, expressions: Sequence[str]) -> dict[str, str]:
+    """The kernels of a text: what C++ calls each -> a name that a symbol can have.
+
+    Args:
+        source: the text.
+        expressions: instances of templates, such as `scale<float>`.
+    """
+    plain = {name: name for name in _KERNEL.findall(source)}
+    return plain | {text: re.sub(r"\W", "_", text) for text in expressions}
+
+
+def library(source: str, names: dict[str, str], options: Sequence[str], cupy_include: str) -> Path:
     """A kernel's text as a shared library; kept under a name made from all that matters.
 
     Fused multiply-adds are left out, as the option --fmad=false asks; OPTKIT_CUSIM_CONTRACT=fast
@@ -76,7 +87,6 @@ def library(source: str, options: Sequence[str], cupy_include: str) -> Path:
     Raises:
         CusimError: the text names no kernel that can be found, or g++ refuses it.
     """
-    names = _KERNEL.findall(source)
     if not names:
         raise CusimError(f'cusim: no extern "C" __global__ void in\n{source}')
     exact = any("fmad=false" in option for option in options)
@@ -85,7 +95,7 @@ def library(source: str, options: Sequence[str], cupy_include: str) -> Path:
     defines = [option for option in options if option.startswith("-D")]
     text = _DYNAMIC_SHARED.sub(r"\1* \2 = (\1*)simt::context->dynamic_shared;", source)
     text += _TAIL % bool(_BARRIERS.search(source))
-    text += "".join(_TAIL_OF_KERNEL % {"name": name} for name in names)
+    text += "".join(_TAIL_OF_KERNEL % {"kernel": k, "name": name} for k, name in names.items())
     of_cupy = "<cupy/" in source or '"cupy/' in source
     name = digest(text, contract, repr(defines), sources())
     target = folder() / "kernels" / name[:2] / f"{name}.so"
@@ -104,7 +114,7 @@ def library(source: str, options: Sequence[str], cupy_include: str) -> Path:
             )  # fmt: skip
         finally:
             written.unlink()
-    kernels.extend(names)
+    kernels.extend(names.values())
     return target
 
 
@@ -125,7 +135,8 @@ def replace_nvrtc(compiler: Any, cupy_include: str) -> None:
         jitify: bool | None = None,
         method: str | None = None,
     ) -> tuple[bytes, dict[str, str]]:
-        if checks_nvrtc(_KERNEL.findall(source)):
+        names = names_of(source, name_expressions or ())
+        if checks_nvrtc(names.values()):
             chosen = (*options, ARCHITECTURE, "--device-as-default-execution-space")
             done = folder() / "nvrtc" / digest(source, repr(chosen))
             if not done.exists():
@@ -135,10 +146,8 @@ def replace_nvrtc(compiler: Any, cupy_include: str) -> None:
                 cubin, _ = program.compile(chosen, log_stream)
                 done.parent.mkdir(exist_ok=True)
                 done.write_text(f"{len(cubin)} bytes\n", encoding="utf-8")
-        path = library(source, options, cupy_include)
-        return b"cusim:" + os.fsencode(path) + b"\0", {
-            name: name for name in name_expressions or ()
-        }
+        path = library(source, names, options, cupy_include)
+        return b"cusim:" + os.fsencode(path) + b"\0", names
 
     compiler._compile_using_nvrtc_no_warning = compile_text
     compiler._get_arch_for_options_for_nvrtc = lambda arch=None: (ARCHITECTURE, "cubin")

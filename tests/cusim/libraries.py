@@ -33,7 +33,10 @@ def stand_in_blas(cupy_backends: Path, toolkit: str) -> list[Path]:
         raise CusimError(f"cusim needs binutils: {error}") from error
     wanted = sorted({*re.findall(r"\bcublas\w+", listed.stdout)})
     products = (NATIVE / "blas.hpp").read_text(encoding="utf-8")
-    missing = [name for name in wanted if not re.search(rf"\bint {name}\(", products)]
+    there = {*re.findall(r"\bint (cublas\w+)\(", products)}
+    for kind in re.findall(r"\bint cublas##letter##(\w+)\(", products):
+        there |= {f"cublasS{kind}", f"cublasD{kind}"}
+    missing = [name for name in wanted if name not in there]
     text = '#include "blas.hpp"\nextern "C" {\n'
     text += "".join(f"int {name}() {{ return kUnsupported; }}\n" for name in missing) + "}\n"
     place = folder() / f"blas-{digest(text, products, toolkit)}"

@@ -206,6 +206,7 @@ def test_what_is_declared_without_gradient_has_none(type_name, case):
 # -- the table itself -----------------------------------------------------------------------------
 
 
+@pytest.mark.host("it calls kernels that write into NumPy arrays")
 @pytest.mark.parametrize(
     ("type_name", "case", "dtype"),
     [p for p in BY_DTYPE if REGISTRY[p.values[0]].kind.into is not None],

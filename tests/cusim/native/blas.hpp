@@ -121,4 +121,22 @@ int cublasDgemm_v2(void*, int ta, int tb, int m, int n, int k, const double* alp
                    int lda, const double* b, int ldb, const double* beta, double* c, int ldc) {
   return any(kDouble, {ta, tb, m, n, k, lda, ldb, ldc}, alpha, a, 0, b, 0, beta, c, 0, 1);
 }
+
+#define BATCHED(letter, T, type)                                                                    \
+  int cublas##letter##gemmBatched(void*, int ta, int tb, int m, int n, int k, const T* alpha,       \
+                                  const T* const* a, int lda, const T* const* b, int ldb,           \
+                                  const T* beta, T* const* c, int ldc, int batch) {                 \
+    if (synchronize) synchronize(); /* the tables of addresses are written on a stream */           \
+    for (int i = 0; i < batch; i++)                                                                 \
+      any(type, {ta, tb, m, n, k, lda, ldb, ldc}, alpha, a[i], 0, b[i], 0, beta, c[i], 0, 1);       \
+    return kOk;                                                                                     \
+  }                                                                                                 \
+  int cublas##letter##gemmStridedBatched(void*, int ta, int tb, int m, int n, int k,                \
+                                         const T* alpha, const T* a, int lda, long long sa,         \
+                                         const T* b, int ldb, long long sb, const T* beta, T* c,    \
+                                         int ldc, long long sc, int batch) {                        \
+    return any(type, {ta, tb, m, n, k, lda, ldb, ldc}, alpha, a, sa, b, sb, beta, c, sc, batch);    \
+  }
+BATCHED(S, float, kFloat)
+BATCHED(D, double, kDouble)
 }
