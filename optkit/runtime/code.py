@@ -258,23 +258,43 @@ class Code:
         self.updates.append(f"({self.bound(row.apply)}, {name})")
 
     def group(self, group: DenseGroup) -> None:
-        """Fused updates: gradients and hyper-parameters now, the rest at the end."""
+        """Fused updates: gradients and hyper-parameters now, the rest at the end.
+
+        New values that are seen in the run are made now, beside the old ones.
+        """
         op = group.steps[0].op
         places = group.hyper if group.scale is None else (*group.hyper, group.scale)
         numbers = f"h{op.index}"
         arguments = ", ".join(self.name(place) for place in places)
         text = f"{numbers} = {self.bound(group.numbers)}({arguments})"
         self.lines.append(_Line(text, (numbers,), fresh=True))
-        apply = self.bound(group.apply)
+        work = self.bound(group.stage if group.seen else group.apply)
         for part in group.parts:
             if part.buffer is None:
-                gradient = f"g{len(self.updates)}"
+                gradient = f"g{op.index}_{part.span.rows[0][0]}"
                 text = f"{gradient} = flat({self.bound(part)}, {self.name(part.places[0])})"
                 self.lines.append(_Line(text, (gradient,)))
             else:
                 self._fill(part)
                 gradient = self.bound(part.buffer)
-            self.updates.append(f"({apply}, ({self.bound(part)}, {gradient}, {numbers}))")
+            if group.seen:
+                text = f"{work}({self.bound(part)}, {gradient}, {numbers})"
+                self.lines.append(_Line(text))
+                self._show(group, part)
+                self.updates.append(f"({self.bound(part.write_staged)}, ())")
+            else:
+                self.updates.append(f"({work}, ({self.bound(part)}, {gradient}, {numbers}))")
+
+    def _show(self, group: DenseGroup, part: Part) -> None:
+        """Name the new values of a part for those that see them."""
+        for i, (row, _, _) in enumerate(part.span.rows):
+            step = group.steps[row]
+            names = [self.bound(view) for view in part.new_values(i)]
+            variables = step.op.variables
+            self.versions |= {(v, step.op): name for v, name in zip(variables, names, strict=True)}
+            for place in step.outputs:
+                if place is not None:
+                    self.names[place] = names[0]
 
     def end(self) -> None:
         """The caller's copies, and what is to be done in place."""

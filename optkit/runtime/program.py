@@ -13,7 +13,7 @@ values beside the old ones, at its place. Branches are left to `execution.Run`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,17 +48,26 @@ def compiled(plan: Plan, backend: Backend) -> Program | None:
     return Program(plan)
 
 
-def _seen(plan: Plan, readers: Mapping[int, int]) -> set[Operation]:
-    """The writes whose results are seen in the run: by a read, a reader, or another write."""
+def _seen(plan: Plan) -> dict[Operation, int | None]:
+    """The writes whose results are seen in the run, and the index of the first that sees each.
+
+    The index is None where another write to the variable is one of them.
+    """
     writes = [step for step in plan.steps if step.op.kind.access == "write"]
+    makers = {place: step.op for step in writes for place in step.outputs}
+    seen: dict[Operation, int | None] = {}
+    for step in plan.steps:
+        for write in (*step.sources[:1], *(makers.get(place) for place in step.inputs)):
+            if write is not None:
+                seen.setdefault(write, step.op.index)
+    for place in plan.fetched:
+        if place in makers:
+            seen.setdefault(makers[place], plan.steps[-1].op.index + 1)
     count = Counter(variable for step in writes for variable in step.op.variables)
-    seen = {
-        step.op
-        for step in writes
-        if any(count[variable] > 1 for variable in step.op.variables)
-        or any(readers[place] for place in step.outputs if place is not None)
-    }
-    return seen.union(*(step.sources[:1] for step in plan.steps))
+    for step in writes:
+        if any(count[variable] > 1 for variable in step.op.variables):
+            seen[step.op] = None
+    return seen
 
 
 class Program:
@@ -68,7 +77,7 @@ class Program:
         self._plan = plan
         readers = Counter(place for step in plan.steps for place in step.inputs)
         readers.update(place for place in plan.fetched if place is not None)
-        self._seen = _seen(plan, readers)
+        self._seen = _seen(plan)
         self._groups = dense_groups(plan, readers, self._seen)
         self._rows = row_updates(plan, self._seen)
         self._code: Code | None = None
@@ -147,17 +156,21 @@ class Program:
         code = Code(self._plan, self._groups, arenas)
         special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
         special |= {row.step for row in self._rows}
+        staged = {group.steps[-1]: group for group in self._groups if group.seen}
         for step in self._plan.steps:
-            if step in special:
+            if step in staged:
+                code.group(staged[step])
+            elif step in special:
                 continue
-            if step.op.kind.access == "write":
+            elif step.op.kind.access == "write":
                 code.write(step)
             else:
                 code.compute(step)
         for row in self._rows:
             code.rows(row)
         for group in self._groups:
-            code.group(group)
+            if not group.seen:
+                code.group(group)
         code.end()
         self._versions.clear()
         self._code, self._plain = code, code.plain()

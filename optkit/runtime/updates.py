@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, MutableMapping, Sequence
+from collections.abc import Callable, Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from optkit.backend.arrays import aligned
 from optkit.backend.fused import FusedUpdate, UntraceableError
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation
@@ -18,7 +19,15 @@ from optkit.runtime.kernels import guarded
 from optkit.runtime.plan import Plan, Step
 from optkit.shapes import TensorShape
 
-__all__ = ["DenseGroup", "Part", "RowUpdate", "dense_groups", "row_updates"]
+__all__ = [
+    "DenseGroup",
+    "Part",
+    "RowUpdate",
+    "are_alike",
+    "check_shape",
+    "dense_groups",
+    "row_updates",
+]
 
 
 @dataclass(eq=False)
@@ -26,7 +35,8 @@ class Part:
     """A span of a group, its gradients' places, and the buffer they are gathered in.
 
     A span of one variable takes its gradient as it is and has no buffer; `spare` is where a
-    gradient goes that cannot be taken so.
+    gradient goes that cannot be taken so. `staged` holds the new values of the columns until they
+    are written, where something in the run sees them before.
     """
 
     span: Span
@@ -35,12 +45,28 @@ class Part:
     views: tuple[np.ndarray[Any, Any], ...]
     buffer: np.ndarray[Any, Any] | None
     spare: np.ndarray[Any, Any] | None = None
+    staged: tuple[np.ndarray[Any, Any], ...] = ()
 
     def slot(self, i: int) -> np.ndarray[Any, Any]:
         """Where the i-th gradient goes in the buffer, in its variable's shape."""
         assert self.buffer is not None
+        return self._shown(self.buffer, i)
+
+    def new_values(self, i: int) -> list[np.ndarray[Any, Any]]:
+        """Where the i-th variable's and its slots' staged values are, read-only."""
+        views = [self._shown(column, i) for column in self.staged]
+        for view in views:
+            view.flags.writeable = False
+        return views
+
+    def _shown(self, column: np.ndarray[Any, Any], i: int) -> np.ndarray[Any, Any]:
         _, start, stop = self.span.rows[i]
-        return self.buffer[start:stop].reshape(self.views[i].shape)
+        return column[start:stop].reshape(self.views[i].shape)
+
+    def write_staged(self) -> None:
+        """Make the staged values those of the variables and slots."""
+        for column, new in zip(self.span.columns, self.staged, strict=True):
+            np.copyto(column, new)
 
 
 @dataclass(eq=False)
@@ -53,11 +79,14 @@ class DenseGroup:
         scale: the place of a factor that all gradients share, or None.
         gradients: the places of the gradients, before the factor.
         absorbed: the steps that multiply by the factor, which the kernel does instead.
+        seen: whether the new values are seen in the same run, so that they are made beside the
+            old ones.
         number: the NumPy scalar type of the arithmetic.
     """
 
     steps: list[Step]
     hyper: tuple[int, ...]
+    seen: bool = False
     scale: int | None = None
     gradients: list[int] = field(default_factory=list)
     absorbed: list[Step] = field(default_factory=list)
@@ -75,15 +104,16 @@ class DenseGroup:
             chosen = [self.steps[i].op.variables[0] for i, _, _ in span.rows]
             single = len(chosen) == 1
             buffer = None if single else np.zeros(span.size, span.columns[0].dtype)
-            self.parts.append(
-                Part(
-                    span,
-                    tuple(self.gradients[i] for i, _, _ in span.rows),
-                    tuple(chosen),
-                    tuple(arenas.members[op].view for op in chosen),
-                    buffer,
-                )
+            part = Part(
+                span,
+                tuple(self.gradients[i] for i, _, _ in span.rows),
+                tuple(chosen),
+                tuple(arenas.members[op].view for op in chosen),
+                buffer,
             )
+            if self.seen:
+                part.staged = tuple(aligned(span.size, array.dtype) for array in span.columns)
+            self.parts.append(part)
             assert self.kernel is not None
             self.kernel.prepare(span.columns[0].dtype, span.size)
 
@@ -104,22 +134,37 @@ class DenseGroup:
         assert self.kernel is not None
         self.kernel(part.span.columns, gradient, numbers)
 
+    def stage(self, part: Part, gradient: np.ndarray[Any, Any], numbers: Sequence[Any]) -> None:
+        """Make a part's new values beside the old ones."""
+        assert self.kernel is not None
+        for column, new in zip(part.span.columns, part.staged, strict=True):
+            np.copyto(new, column)
+        self.kernel(part.staged, gradient, numbers)
 
-def dense_groups(plan: Plan, readers: Counter[int], seen: Container[Operation]) -> list[DenseGroup]:
+
+def dense_groups(
+    plan: Plan, readers: Counter[int], seen: Mapping[Operation, int | None]
+) -> list[DenseGroup]:
     """The dense updates that can be fused.
 
     `readers` counts who takes each place; a product that a group absorbs is taken off. `seen`
-    holds the writes whose results are seen in the same run.
+    holds the writes whose results are seen in the same run, and the index of the first operation
+    that sees each; None where another write does.
     """
     groups: dict[Any, DenseGroup] = {}
     for step in plan.steps:
-        if step.op.kind.name == "Update" and step.op not in seen and _is_regular(step.op):
-            attrs = step.op.attrs
-            key = attrs["equation"], attrs["dtype"], step.inputs[1:]
-            groups.setdefault(key, DenseGroup([], step.inputs[1:])).steps.append(step)
+        op = step.op
+        if op.kind.name == "Update" and seen.get(op, 0) is not None and _is_regular(op):
+            attrs = op.attrs
+            key = attrs["equation"], attrs["dtype"], step.inputs[1:], op in seen
+            group = groups.setdefault(key, DenseGroup([], step.inputs[1:], op in seen))
+            group.steps.append(step)
     producers = {place: step for step in plan.steps for place in step.outputs}
     kept = []
     for group in groups.values():
+        last = group.steps[-1].op.index
+        if any((seen.get(step.op) or last) < last for step in group.steps):
+            continue  # one is seen before the others can be made
         group.gradients = [step.inputs[0] for step in group.steps]
         _take_out_factor(group, producers, readers)
         try:
@@ -135,10 +180,10 @@ def dense_groups(plan: Plan, readers: Counter[int], seen: Container[Operation]) 
 
 def _is_regular(op: Operation) -> bool:
     """Whether it is a dense update whose variable and slots are alike."""
-    return op.attrs["rows"] == "none" and _are_alike(op)
+    return op.attrs["rows"] == "none" and are_alike(op)
 
 
-def _are_alike(op: Operation) -> bool:
+def are_alike(op: Operation) -> bool:
     """Whether the variable of an update and its slots have one shape and dtype."""
     handle = op.variables[0].outputs[0]
     return (
@@ -237,7 +282,7 @@ def row_updates(plan: Plan, seen: Container[Operation]) -> list[RowUpdate]:
             continue
         if op.attrs["rows"] == "named":
             updates.append(RowUpdate(step))
-        elif op.attrs["rows"] == "all" and _are_alike(op):
+        elif op.attrs["rows"] == "all" and are_alike(op):
             attrs = op.attrs
             try:
                 idle = FusedUpdate(attrs["equation"], attrs["count"] - 1, attrs["hyper"])
@@ -253,7 +298,7 @@ def gathered(target: np.ndarray[Any, Any], gradient: Any, variable: str) -> None
     Raises:
         InvalidArgumentError: it has another shape.
     """
-    _check_shape(gradient, target.shape, variable)
+    check_shape(gradient, target.shape, variable)
     np.copyto(target, gradient)
 
 
@@ -265,7 +310,7 @@ def flat(arenas: Arenas, part: Part, gradient: Any) -> np.ndarray[Any, Any]:
     """
     (view,), (variable,) = part.views, part.variables
     array = np.asarray(gradient)
-    _check_shape(array, view.shape, variable.name)
+    check_shape(array, view.shape, variable.name)
     if not array.flags.c_contiguous or arenas.owns(array):
         if part.spare is None:
             part.spare = np.empty(view.shape, view.dtype)
@@ -274,7 +319,8 @@ def flat(arenas: Arenas, part: Part, gradient: Any) -> np.ndarray[Any, Any]:
     return array.reshape(-1)
 
 
-def _check_shape(gradient: Any, shape: tuple[int, ...], variable: str) -> None:
+def check_shape(gradient: Any, shape: tuple[int, ...], variable: str) -> None:
+    """Raise InvalidArgumentError for a gradient of another shape than its variable's."""
     if np.shape(gradient) != shape:
         raise InvalidArgumentError(
             f"the gradient of variable {variable!r}: expected shape {TensorShape(shape)}, got "

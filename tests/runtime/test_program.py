@@ -547,7 +547,7 @@ def test_rows_of_an_optimizer_that_moves_all_rows(pair, dtype):
     pair.run(optkit.global_variables_initializer())
     for _ in range(3):
         pair.run(train, {values: rng.standard_normal((3, 16)).astype(dtype)})
-    program = pair.fast._programs[next(reversed(pair.fast._plans.values()))]
+    program = program_of(pair.fast)
     assert [row.idle is not None for row in program._rows] == [True, True]
 
 
@@ -564,6 +564,58 @@ def test_rows_of_an_optimizer_that_moves_all_rows_take_no_arrays_of_its_size(gra
         assert tracemalloc.get_traced_memory()[1] < w.shape.num_elements() * 4 / 10
     finally:
         tracemalloc.stop()
+
+
+def program_of(session):
+    return session._programs[next(reversed(session._plans.values()))]
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_averages_after_the_update_see_the_new_values_and_the_update_is_still_fused(pair, clip):
+    rng = np.random.default_rng(12)
+    x = optkit.placeholder(optkit.float32, [None, 6])
+    w = optkit.Variable(rng.standard_normal((6, 4)).astype(np.float32))
+    b = optkit.Variable(np.zeros(4, np.float32))
+    loss = optkit.reduce_mean(optkit.square(x @ w + b))
+    average = optkit.train.ExponentialMovingAverage(0.9)
+    train = optkit.contrib.layers.optimize_loss(loss, None, 0.1, "Adam", clip_gradients=clip)
+    with optkit.control_dependencies([train]):
+        averaged = average.apply([w, b])
+        after = [optkit.identity(w), optkit.reduce_sum(b)]
+    pair.run(optkit.global_variables_initializer())
+    for _ in range(4):
+        before, new, *_ = pair.run(
+            [w, *after, averaged, loss], {x: rng.standard_normal((5, 6)).astype(np.float32)}
+        )
+        assert not np.array_equal(before, new)
+        np.testing.assert_array_equal(pair.fast.value(w), new)
+    assert [group.seen for group in program_of(pair.fast)._groups] == [True]
+
+
+def test_a_weight_that_is_constrained_after_its_update(pair):
+    w = optkit.Variable(np.float32([0.1, 3.0, -2.0]))
+    b = optkit.Variable(np.float32([1.0]))
+    loss = optkit.reduce_sum(optkit.square(w)) + optkit.reduce_sum(b)
+    train = optkit.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
+    with optkit.control_dependencies([train]):
+        bounded = w.assign(optkit.clip_by_value(w, -1.0, 1.0))
+    pair.run(optkit.global_variables_initializer())
+    for _ in range(3):
+        value = pair.run([bounded, train, b])[0]
+        assert np.abs(value).max() <= 1
+    assert [len(group.steps) for group in program_of(pair.fast)._groups] == [1]  # that of b
+
+
+def test_an_update_seen_before_the_other_updates_of_its_kind(pair):
+    a, b = optkit.Variable([1.0]), optkit.Variable([2.0])
+    opt = optkit.train.GradientDescentOptimizer(0.5)
+    first = opt.apply_gradients([(optkit.constant([1.0]), a)])
+    with optkit.control_dependencies([first]):
+        second = opt.apply_gradients([(optkit.identity(a), b)])
+    pair.run(optkit.global_variables_initializer())
+    for _ in range(3):
+        pair.run(second)
+    assert pair.run([a, b])[1].tolist() == [2.0 - 0.5 * (0.5 + 0.0 - 0.5)]
 
 
 # -- planned memory -------------------------------------------------------------------------------
@@ -592,7 +644,7 @@ def test_planned_values_of_a_step_are_those_of_the_reference(pair, all_planned):
     rng = np.random.default_rng(3)
     for batch in [5, 5, 5, 7, 5, 7, 7, 7, 5, 1, 1, 1, 7]:  # the workspace moves when it grows
         pair.run([train, net], {x: rng.standard_normal((batch, 30)).astype(np.float32)})
-    version = pair.fast._programs[next(reversed(pair.fast._plans.values()))]._versions[((7, 30),)]
+    version = program_of(pair.fast)._versions[((7, 30),)]
     assert version._function not in (None, version._plain)
 
 
@@ -624,7 +676,7 @@ def test_more_shapes_than_versions_are_kept(pair, all_planned):
     pair.run(optkit.global_variables_initializer())
     for batch in [*range(1, 12)] * 3:
         pair.run([net, train], {x: np.ones((batch, 30), np.float32)})
-    program = pair.fast._programs[next(reversed(pair.fast._plans.values()))]
+    program = program_of(pair.fast)
     assert len(program._versions) == 8
 
 
