@@ -117,14 +117,6 @@ class DenseGroup:
             assert self.kernel is not None
             self.kernel.prepare(span.columns[0].dtype, span.size)
 
-    def fuse(self, equation: Callable[..., Any], slots: int, hyper: Sequence[str]) -> None:
-        """Make the kernel.
-
-        Raises:
-            UntraceableError: there can be none.
-        """
-        self.kernel = FusedUpdate(equation, slots, hyper)
-
     def numbers(self, *values: Any) -> list[Any]:
         """The hyper-parameters as scalars of the arithmetic's type."""
         return [self.number(value) for value in values]
@@ -166,9 +158,9 @@ def dense_groups(
         if any((seen.get(step.op) or last) < last for step in group.steps):
             continue  # one is seen before the others can be made
         group.gradients = [step.inputs[0] for step in group.steps]
-        _take_out_factor(group, producers, readers)
+        take_out_factor(group, producers, readers)
         try:
-            group.kernel = _kernel(group)
+            group.kernel = FusedUpdate(*rule(group))
         except UntraceableError:
             continue
         group.number = _number(group.steps[0].op)
@@ -202,7 +194,7 @@ def _number(op: Operation) -> Any:
     return np.float32 if dtype.size == 2 else dtype.as_numpy_dtype
 
 
-def _take_out_factor(
+def take_out_factor(
     group: DenseGroup, producers: dict[int | None, Step], readers: Counter[int]
 ) -> None:
     """Find the factor that clipping multiplies all gradients by."""
@@ -223,17 +215,18 @@ def _take_out_factor(
     group.gradients = [product.inputs[0] for product in group.absorbed]
 
 
-def _kernel(group: DenseGroup) -> FusedUpdate:
+def rule(group: DenseGroup) -> tuple[Callable[..., Any], int, Sequence[str]]:
+    """The equation of a group with its factor in it, and how many slots and which numbers it has."""
     attrs = group.steps[0].op.attrs
     equation: Callable[..., Any] = attrs["equation"]
     hyper = attrs["hyper"]
     if group.scale is None:
-        return FusedUpdate(equation, attrs["count"] - 1, hyper)
+        return equation, attrs["count"] - 1, hyper
 
     def scaled(xp: Any, w: Any, g: Any, *slots: Any, gradient_scale: Any, **rest: Any) -> Any:
         return equation(xp, w, g * gradient_scale, *slots, **rest)
 
-    return FusedUpdate(scaled, attrs["count"] - 1, (*hyper, "gradient_scale"))
+    return scaled, attrs["count"] - 1, (*hyper, "gradient_scale")
 
 
 @dataclass(eq=False)
