@@ -12,13 +12,19 @@ _HOMES = {
     "SessionLog": "event_pb2",
     "GraphDef": "graph_pb2",
     "NodeDef": "node_def_pb2",
-    "HParamsPluginData": "plugin_hparams_pb2",
     "HistogramProto": "summary_pb2",
     "Summary": "summary_pb2",
     "SummaryMetadata": "summary_pb2",
     "TensorProto": "tensor_pb2",
     "TensorShapeProto": "tensor_shape_pb2",
     "DataType": "types_pb2",
+    "Experiment": "api_pb2",
+    "HParamInfo": "api_pb2",
+    "MetricInfo": "api_pb2",
+    "MetricName": "api_pb2",
+    "HParamsPluginData": "plugin_hparams_pb2",
+    "SessionEndInfo": "plugin_hparams_pb2",
+    "SessionStartInfo": "plugin_hparams_pb2",
 }
 
 
@@ -36,13 +42,7 @@ def data_error() -> type[Exception]:
     return error
 
 
-def summary_metadata(plugin: str, data_class: int) -> Any:
-    """A SummaryMetadata with TensorBoard's DataClass number (1 scalar, 2 tensor, 3 blob sequence).
-
-    Without a data class TensorBoard's default loader drops what it does not know from older files.
-    """
-    message = __getattr__("SummaryMetadata")
-    metadata = message(plugin_data=message.PluginData(plugin_name=plugin))
-    # Field 4 is newer than tensorboardX's message: unknown fields survive parsing, so it is added
-    # in wire form (key 4 << 3 | varint = 0x20).
-    return message.FromString(metadata.SerializeToString() + bytes((0x20, data_class)))
+def tensorboardx_writer() -> type[Any]:
+    """TensorBoardX's own writer, which knows kinds of summaries that are rare here."""
+    writer: type[Any] = import_module("tensorboardX").SummaryWriter
+    return writer
