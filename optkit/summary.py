@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from optkit.graph import Graph, GraphKeys, Operation, Tensor, get_default_graph
 from optkit.names import missing
 from optkit.ops import summary_ops
 from optkit.ops.core import as_tensor, composite
-from optkit.ops.summary_ops import Note
 from summaries.event_log import GraphNode
 from summaries.metadata import Annotator
 from summaries.tags import clean_tag
@@ -33,6 +33,7 @@ __all__ = [
     "tagged_histogram",
     "tagged_scalar",
     "text",
+    "written_when",
 ]
 
 
@@ -50,7 +51,26 @@ def _summary_scope(name: str, family: str | None) -> Iterator[tuple[str, str]]:
         yield (f"{family}/{scope[:-1]}" if family is not None else scope[:-1]), scope
 
 
+_CONDITION: ContextVar[Tensor | None] = ContextVar("condition", default=None)
+
+
+@contextlib.contextmanager
+def written_when(condition: Tensor | None) -> Iterator[None]:
+    """Summaries made in the block are empty in runs in which the bool `condition` does not hold.
+
+    So an event for each run has only what is news in that run. None is no condition.
+    """
+    token = _CONDITION.set(condition)
+    try:
+        yield
+    finally:
+        _CONDITION.reset(token)
+
+
 def _collected(node: Tensor, collections: Iterable[str] | None) -> Tensor:
+    condition = _CONDITION.get()
+    if condition is not None and condition.graph is node.graph:
+        node = summary_ops.only_when(condition, node)
     names = [GraphKeys.SUMMARIES] if collections is None else list(collections)
     node.graph.add_to_collections(names, node)
     return node
@@ -75,11 +95,11 @@ def scalar(
         return _collected(_scalar_node(tag, tensor, scope), collections)
 
 
-def _scalar_node(tag: str, tensor: Any, name: str, note: Note | None = None) -> Tensor:
+def _scalar_node(tag: str, tensor: Any, name: str, metadata: bytes | None = None) -> Tensor:
     values = as_tensor(tensor, name="values")
     if values.sizes not in ((), None):
         raise ValueError(f"summary {tag!r}: tensor: expected a scalar, got {values!r}")
-    return summary_ops.scalar(tag, values, name, note)
+    return summary_ops.scalar(tag, values, name, metadata)
 
 
 def histogram(
@@ -102,21 +122,33 @@ def histogram(
         return _collected(summary_ops.histogram(tag, values, scope), collections)
 
 
+def noted_scalar(name: str, tensor: Any, metadata: bytes) -> Tensor:
+    """As `scalar`, of a quantity of a training step; see `tagged_scalar`."""
+    with get_default_graph().all_or_nothing(), _summary_scope(name, None) as (tag, scope):
+        return _collected(_scalar_node(tag, tensor, scope, metadata), None)
+
+
+def noted_histogram(name: str, values: Any, scale: Tensor | None, metadata: bytes) -> Tensor:
+    """As `histogram`, of scale·values, a quantity of a training step; see `tagged_scalar`."""
+    with get_default_graph().all_or_nothing(), _summary_scope(name, None) as (tag, scope):
+        return _collected(summary_ops.histogram(tag, values, scope, scale, metadata), None)
+
+
 @composite
-def tagged_scalar(tag: str, tensor: Any, note: Note | None = None) -> Tensor:
+def tagged_scalar(tag: str, tensor: Any, metadata: bytes | None = None) -> Tensor:
     """A scalar summary under exactly this tag, whatever other names the graph has in use.
 
-    `note` is what TensorBoard shows with it.
+    `metadata` tells TensorBoard which quantity of an optimizer's step it is.
     """
-    return _collected(_scalar_node(tag, tensor, _node_name(tag), note), None)
+    return _collected(_scalar_node(tag, tensor, _node_name(tag), metadata), None)
 
 
 @composite
 def tagged_histogram(
-    tag: str, values: Any, scale: Tensor | None = None, note: Note | None = None
+    tag: str, values: Any, scale: Tensor | None = None, metadata: bytes | None = None
 ) -> Tensor:
     """A histogram summary of scale·values under exactly this tag; see `tagged_scalar`."""
-    node = summary_ops.histogram(tag, values, _node_name(tag), scale, note)
+    node = summary_ops.histogram(tag, values, _node_name(tag), scale, metadata)
     return _collected(node, None)
 
 

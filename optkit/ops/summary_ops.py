@@ -20,23 +20,9 @@ from optkit.graph import Operation, Tensor, get_default_graph
 from optkit.ops.core import ALL_TYPES, Array, ArrayModule, as_tensor, op
 from summaries.encode import histogram_bytes, scalar_bytes
 from summaries.histogram import counter_for, measure
-from summaries.metadata import SCALAR, TENSOR, Notes, SummaryBytes, metadata_bytes
+from summaries.metadata import Notes, SummaryBytes
 
-__all__ = ["Note", "histogram", "image", "merged", "scalar", "text"]
-
-
-@dataclass(frozen=True)
-class Note:
-    """What TensorBoard shows with a value; tags of an optimizer also get the dashboard's layout."""
-
-    display_name: str = ""
-    description: str = ""
-    optimizer: bool = False
-
-    def of(self, tag: str, *, plugin: str, data_class: int) -> Notes:
-        """The note as a summary carries it."""
-        metadata = metadata_bytes(plugin, data_class, self.display_name, self.description)
-        return Notes({tag: metadata}, self.optimizer)
+__all__ = ["histogram", "image", "merged", "scalar", "text"]
 
 
 def _boxed(data: bytes) -> Array:
@@ -117,19 +103,31 @@ def _text_summary(xp: ArrayModule, tensor: Array, *, tag: str) -> Array:
     return _boxed(summaries.encode_text(tag, tensor))
 
 
-def scalar(tag: str, values: Tensor, name: str, note: Note | None = None) -> Tensor:
-    """A node that gives the summary of one number."""
-    notes = None if note is None else note.of(tag, plugin="scalars", data_class=SCALAR)
-    return _scalar_summary(values, tag=tag, notes=notes, name=name)
+def scalar(tag: str, values: Tensor, name: str, metadata: bytes | None = None) -> Tensor:
+    """A node that gives the summary of one number.
+
+    `metadata` marks it as a quantity of an optimizer's step, and says which.
+    """
+    return _scalar_summary(values, tag=tag, notes=_notes(tag, metadata), name=name)
 
 
 def histogram(
-    tag: str, values: Any, name: str, scale: Tensor | None = None, note: Note | None = None
+    tag: str,
+    values: Any,
+    name: str,
+    scale: Tensor | None = None,
+    metadata: bytes | None = None,
 ) -> Tensor:
-    """A node that gives the summary of scale·values, which need not be made for it."""
-    notes = None if note is None else note.of(tag, plugin="histograms", data_class=TENSOR)
+    """A node that gives the summary of scale·values, which need not be made for it.
+
+    `metadata` is as for `scalar`.
+    """
     inputs = (values,) if scale is None else (values, scale)
-    return _histogram_summary(*inputs, tag=tag, notes=notes, name=name)
+    return _histogram_summary(*inputs, tag=tag, notes=_notes(tag, metadata), name=name)
+
+
+def _notes(tag: str, metadata: bytes | None) -> Notes | None:
+    return None if metadata is None else Notes({tag: metadata}, layout=True)
 
 
 def image(tag: str, tensor: Tensor, max_outputs: int, name: str) -> Tensor:
@@ -140,6 +138,26 @@ def image(tag: str, tensor: Tensor, max_outputs: int, name: str) -> Tensor:
 def text(tag: str, tensor: Any, name: str) -> Tensor:
     """A node that gives the summary of text."""
     return _text_summary(tensor, tag=tag, name=name)
+
+
+@op(
+    "ConditionalSummary",
+    types=ALL_TYPES,
+    result=string,
+    shape=(),
+    host=("condition",),
+    differentiable=False,
+)
+def _conditional_summary(
+    xp: ArrayModule, condition: Array, summary: Array, *, notes: Notes | None
+) -> Array:
+    """The summary where the condition holds, else an empty one."""
+    return _noted(_joined_data("", summary) if bool(condition) else b"", notes)
+
+
+def only_when(condition: Tensor, summary: Tensor) -> Tensor:
+    """A node that gives `summary` where the bool `condition` holds, else an empty summary."""
+    return _conditional_summary(condition, summary, notes=summary.op.attrs.get("notes"))
 
 
 # -- merging --------------------------------------------------------------------------------------

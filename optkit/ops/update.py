@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from optkit.dtypes import DType
+from optkit.dtypes import DType, float32
 from optkit.errors import InvalidArgumentError
 from optkit.graph import IndexedSlices, Kind, Operation, Tensor
 from optkit.ops.core import Array, ArrayModule
 from optkit.ops.state import check_indices
 from optkit.shapes import Shape, TensorShape
 
-__all__ = ["UPDATE", "Equation", "changed_rows", "try_equation", "update"]
+__all__ = ["UPDATE", "Equation", "changed_rows", "try_equation", "update", "update_norm"]
 
 
 class Equation(Protocol):
@@ -197,3 +197,33 @@ def update(
         name=name,
         variables=(variable, *slots),
     )
+
+
+def _norm_infer(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Sequence[tuple[DType, Shape]]:
+    dtype = inputs[0].dtype
+    return [(float32 if dtype.size == 2 else dtype, ())]
+
+
+def _change_norm(xp: ArrayModule, *arrays: Array, count: int, **attrs: Any) -> Array:
+    """‖w' − w‖ of what the update would make of the variable; nothing is written."""
+    indices, news = changed_rows(xp, *arrays, count=count, **attrs)
+    old = arrays[0] if indices is None else arrays[0][indices]
+    wide = xp.float32 if old.dtype.itemsize == 2 else old.dtype
+    change = (news[0].astype(wide) - old.astype(wide)).reshape(-1)
+    return xp.sqrt(xp.dot(change, change))
+
+
+_UPDATE_NORM = Kind("UpdateNorm", _change_norm, infer=_norm_infer, differentiable=False)
+
+
+def update_norm(update: Operation, name: str = "UpdateNorm") -> Tensor:
+    """How far an `update` moves its variable: ‖w' − w‖, shape (); float32 for half precision.
+
+    The new value is worked out a second time, from the values at the start of the run, so the
+    update itself stays what it is, and where it is.
+    """
+    values = [variable.outputs[0] for variable in update.variables]
+    node = update.graph.create_operation(
+        _UPDATE_NORM, [*values, *update.inputs], update.attrs, name=name
+    )
+    return node.outputs[0]

@@ -33,6 +33,7 @@ from optkit.contrib.layers.layers import (
 )
 from optkit.contrib.layers.normalization import batch_norm, layer_norm
 from optkit.contrib.layers.optimizers import (
+    EXTRA_SUMMARIES,
     OPTIMIZER_CLS_NAMES,
     OPTIMIZER_SUMMARIES,
     adaptive_clipping_fn,
@@ -66,6 +67,7 @@ from optkit.names import missing
 xavier_initializer_conv2d = xavier_initializer
 
 __all__ = [
+    "EXTRA_SUMMARIES",
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",
     "adaptive_clipping_fn",

@@ -28,18 +28,14 @@ from optkit.train.momentum import MomentumOptimizer
 from optkit.train.moving_averages import assign_moving_average
 from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
 from optkit.train.rmsprop import RMSPropOptimizer
-from optkit.train.transforms import (
-    add_gradient_noise,
-    as_pairs,
-    gradient_norm,
-    gradient_values,
-    multiplied,
-    refuse_eager,
-)
+from optkit.train.step_summaries import StepSummaries, merged_rows
+from optkit.train.transforms import add_gradient_noise, as_pairs, multiplied, refuse_eager
 from optkit.variable_scope import get_variable, variable_scope
 from summaries import OPTIMIZER_SUMMARIES
+from summaries.quantities import EXTRA_SUMMARIES
 
 __all__ = [
+    "EXTRA_SUMMARIES",
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",
     "adaptive_clipping_fn",
@@ -102,8 +98,8 @@ def optimize_loss(
         update_ops: operations to run with each step; the collection UPDATE_OPS if None.
         variables: variables to train; all trainable ones if None.
         name: the scope; "OptimizeLoss", made unique, if None.
-        summaries: names from OPTIMIZER_SUMMARIES; loss, learning_rate and global_gradient_norm if
-            None.
+        summaries: names from OPTIMIZER_SUMMARIES and EXTRA_SUMMARIES; loss, learning_rate and
+            global_gradient_norm if None.
         colocate_gradients_with_ops: record that gradients belong where their operations are.
         increment_global_step: whether global_step is counted here.
 
@@ -129,16 +125,13 @@ def optimize_loss(
             if updates:
                 loss = with_dependencies(updates, loss)
             rate = _learning_rate(learning_rate, loss.dtype)
-            wanted = _summary_names(summaries)
+            told = StepSummaries(prefix, _summary_names(summaries))
             if rate is not None and learning_rate_decay_fn is not None:
                 rate = _decayed(rate, global_step, learning_rate_decay_fn)
             opt = _optimizer(optimizer, rate)
-            if "learning_rate" in wanted:
-                in_use = opt.learning_rate_tensor()
-                if in_use is not None or rate is not None:
-                    summary.tagged_scalar(
-                        f"{prefix}learning_rate", rate if in_use is None else in_use
-                    )
+            in_use = opt.learning_rate_tensor()
+            if in_use is not None or rate is not None:
+                told.scalar("learning_rate", rate if in_use is None else in_use)
             chosen = listed_variables(variables, "variables")
             pairs = opt.compute_gradients(
                 loss, chosen, colocate_gradients_with_ops=colocate_gradients_with_ops
@@ -149,21 +142,30 @@ def optimize_loss(
                 pairs = add_gradient_noise(pairs, gradient_noise_scale)
             if gradient_multipliers is not None:
                 pairs = multiplied(pairs, gradient_multipliers, allow_none=True)
-            norms = "gradient_norm" in wanted or "global_gradient_norm" in wanted
-            if norms:
-                _summarize_global_norm(f"{prefix}global_norm/gradient_norm", pairs)
+            if told.measures:
+                pairs = merged_rows(pairs)
+            unclipped, norm = pairs, None
+            if told.norms:
+                norm = told.norm(pairs)
+                told.scalar("global_norm/gradient_norm", norm)
             if clip_gradients is not None:
-                pairs = _clipped(pairs, clip_gradients)
-            if "loss" in wanted:
-                summary.tagged_scalar(f"{prefix}loss", loss)
-            _summarize_gradients(prefix, pairs, wanted)
-            if clip_gradients is not None and norms:
-                _summarize_global_norm(f"{prefix}global_norm/clipped_gradient_norm", pairs)
+                pairs = _clipped(pairs, clip_gradients, norm)
+            told.scalar("loss", loss)
+            told.nonfinite(unclipped)
+            told.gradients(pairs)
+            if clip_gradients is not None:
+                if told.norms:
+                    clipped_norm = told.norm(pairs)
+                    told.scalar("global_norm/clipped_gradient_norm", clipped_norm)
+                told.clipping(unclipped, pairs)
+            told.variables(pairs)
+            first = len(graph.get_operations())
             applied = opt.apply_gradients(
                 pairs,
                 global_step=global_step if increment_global_step else None,
                 name="train",
             )
+            told.updates(pairs, applied, first)
             train_op: Tensor = with_dependencies([applied], loss)
             return train_op
 
@@ -242,13 +244,14 @@ def _decayed(rate: Tensor, global_step: Any, decay: Callable[[Any, Any], Any]) -
 def _summary_names(names: Iterable[str] | None) -> set[str]:
     if names is None:
         return set(_DEFAULT_SUMMARIES)
-    known = ", ".join(OPTIMIZER_SUMMARIES)
+    known = [*OPTIMIZER_SUMMARIES, *EXTRA_SUMMARIES]
+    expected = f"summaries: expected a list of names out of {', '.join(known)}, got"
     if not isinstance(names, Iterable):
-        raise TypeError(f"summaries: expected a list of names out of {known}, got {names!r}")
+        raise TypeError(f"{expected} {names!r}")
     chosen = [names] if isinstance(names, str) else list(names)
     for item in chosen:
-        if isinstance(names, str) or item not in OPTIMIZER_SUMMARIES:
-            raise ValueError(f"summaries: expected a list of names out of {known}, got {item!r}")
+        if isinstance(names, str) or item not in known:
+            raise ValueError(f"{expected} {item!r}")
     return set(chosen)
 
 
@@ -282,10 +285,13 @@ def _needed(rate: Tensor | None, name: str) -> Tensor:
     return rate
 
 
-def _clipped(pairs: _Pairs, clip_gradients: Any) -> _Pairs:
+def _clipped(pairs: _Pairs, clip_gradients: Any, norm: Tensor | None) -> _Pairs:
+    """The pairs after clipping; `norm` is their global norm, if it is there already."""
     if is_number(clip_gradients) or is_symbolic(clip_gradients):
         _require_scalar("clip_gradients", clip_gradients)
-        clipped, _ = clip_by_global_norm([g for g, _ in pairs], clip_gradients)
+        if norm is not None and norm.dtype.size < 4:
+            norm = None  # rounded to half precision, which clipping does not do
+        clipped, _ = clip_by_global_norm([g for g, _ in pairs], clip_gradients, norm)
         return [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
     if callable(clip_gradients):
         clipped = as_pairs("clip_gradients' result", clip_gradients(pairs))
@@ -311,21 +317,6 @@ def _require_scalar(argument: str, value: Any) -> None:
     known = constant_value(tensor)
     if known is not None:
         require("optimize_loss", argument, known[()], at_least=0.0)
-
-
-def _summarize_global_norm(tag: str, pairs: _Pairs) -> None:
-    summary.tagged_scalar(tag, global_norm([g for g, _ in pairs]))
-
-
-def _summarize_gradients(prefix: str, pairs: _Pairs, wanted: set[str]) -> None:
-    for gradient, variable in pairs:
-        if gradient is None:
-            continue
-        tag = variable.name.replace(":", "_")
-        if "gradients" in wanted:
-            summary.tagged_histogram(f"{prefix}gradients/{tag}", gradient_values(gradient))
-        if "gradient_norm" in wanted:
-            summary.tagged_scalar(f"{prefix}gradient_norm/{tag}", gradient_norm(gradient))
 
 
 def adaptive_clipping_fn(
