@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from optkit import backend as backends
+from optkit.backend.cuda.device import is_fault
+from optkit.backend.select import on_device
 from optkit.errors import OpError
 from optkit.graph import (
     Graph,
@@ -27,8 +29,9 @@ from optkit.graph import (
     push_default_session,
     remove_default_session,
 )
-from optkit.runtime.arenas import Arenas
+from optkit.runtime.arenas import Arenas, DeviceArenas
 from optkit.runtime.config import ConfigProto
+from optkit.runtime.device_program import DeviceProgram
 from optkit.runtime.execution import Run, handed_out, uninitialized
 from optkit.runtime.fetches import Rebuild, as_fed, as_feeds, is_plain, unpack
 from optkit.runtime.interrupts import HeldBack
@@ -60,10 +63,15 @@ class Session:
         target: TF's master; only "" (this process) works.
         graph: the graph to run; the default graph if None.
         config: a `ConfigProto`; recorded.
-        backend: "auto", "numpy" or "cupy"; the current backend if None.
+        backend: "auto", "numpy", "cupy" or "cupy:<device>"; the current backend if None. With
+            "cupy", the first device of `config.gpu_options.visible_device_list` is taken.
+        stream: where a device's work is queued. None: on the stream that is current when the
+            session runs; "own": on a non-blocking stream of the session's; or a
+            `cupy.cuda.Stream`. A stream of its own waits for what the current one was told before
+            a run, and the current one for it after a run, so arrays may be fed from either.
 
     Raises:
-        ValueError: there is no such backend, or `target` is not "".
+        ValueError: there is no such backend, device or stream, or `target` is not "".
         RuntimeError: the backend is not usable.
     """
 
@@ -73,6 +81,7 @@ class Session:
         graph: Graph | None = None,
         config: ConfigProto | None = None,
         backend: str | None = None,
+        stream: Any = None,
     ) -> None:
         if isinstance(target, Graph):
             raise TypeError("target: expected a string, got a Graph; pass it as graph=")
@@ -82,15 +91,17 @@ class Session:
             raise TypeError(f"graph: expected a Graph, got {graph!r}")
         self._graph = graph if graph is not None else get_default_graph()
         self.config = config
-        self._backend = backends.resolve(backend)
+        self._backend = _visible(backends.resolve(backend), config)
+        self._device = self._backend.device(stream)
         # A variable's operation -> its array; a random operation -> how often it has run.
         self._state: dict[Operation, Any] = {}
         self._entropy = secrets.randbits(63)
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
-        self._programs: dict[Plan, Program | None] = {}
+        self._programs: dict[Plan, Program | DeviceProgram | None] = {}
         # What runs have been told by, so that fetches and feeds are looked up once.
         self._known: OrderedDict[Any, tuple[Plan, Rebuild, tuple[Tensor, ...]]] = OrderedDict()
-        self._arenas = Arenas()
+        xp = self._backend.xp
+        self._arenas = Arenas() if self._device is None else DeviceArenas(xp)
         self._lock = threading.RLock()
         self._closed = False
         self._running = False
@@ -123,6 +134,8 @@ class Session:
             self._programs.clear()
             self._known.clear()
             self._arenas = Arenas()
+            if self._device is not None:
+                self._device.release()
 
     def as_default(self) -> Any:
         """Make this the session of `Tensor.eval` and `Operation.run`, inside a `with`."""
@@ -158,7 +171,21 @@ class Session:
 
     def list_devices(self) -> list[str]:
         """The device the session runs on."""
-        return ["/device:GPU:0" if self._backend.name == "cupy" else "/device:CPU:0"]
+        if self._device is None:
+            return ["/device:CPU:0"]
+        return [f"/device:GPU:{self._device.index or 0}"]
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all that runs asked of it; at once on the host.
+
+        A run that fetches nothing returns before its work is done, so who measures time waits.
+
+        Raises:
+            InternalError: the device has failed, which ends the session; the cause is attached.
+        """
+        if self._device is not None:
+            with self._lock:
+                self._device.synchronize()
 
     # -- running ----------------------------------------------------------------------------
 
@@ -198,7 +225,10 @@ class Session:
                 )
             self._running = True
             try:
-                return self._run(fetches, feed_dict or {})
+                if self._device is None:
+                    return self._run(fetches, feed_dict or {})
+                with self._device.active():
+                    return self._run(fetches, feed_dict or {})
             finally:
                 self._running = False
 
@@ -243,7 +273,9 @@ class Session:
         if program is not None:
             try:
                 return program(self._state, self._arenas, self._entropy, fed)
-            except Exception as error:  # noqa: BLE001 - nothing has changed: the reference tells
+            except Exception as error:  # nothing has changed: the reference tells
+                if self._device is not None and is_fault(error):
+                    raise
                 failure = error
         run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
         results = run.compute()
@@ -253,7 +285,7 @@ class Session:
             self._arenas.commit(self._state, run.written)
         return results
 
-    def _program(self, plan: Plan) -> Program | None:
+    def _program(self, plan: Plan) -> Program | DeviceProgram | None:
         if plan not in self._programs:
             self._programs[plan] = compiled(plan, self._backend)
             program = self._programs[plan]
@@ -290,14 +322,31 @@ class Session:
             TypeError: it is no variable.
             FailedPreconditionError: it holds no value.
         """
+        op = self._variable_op(variable)
+        with self._lock:
+            if op not in self._state:
+                raise uninitialized(op)
+            if self._device is None:
+                return handed_out(self._state[op])
+            with self._device.active():
+                return handed_out(self._backend.to_numpy(self._state[op]))
+
+    def holds(self, variable: Any) -> bool:
+        """Whether a variable holds a value now.
+
+        Raises:
+            TypeError: it is no variable.
+        """
+        op = self._variable_op(variable)
+        with self._lock:
+            return op in self._state
+
+    def _variable_op(self, variable: Any) -> Operation:
         element = self._graph.as_graph_element(variable)
         op = element.op if isinstance(element, Tensor) else element
         if op.kind.access != "variable":
             raise TypeError(f"variable: expected a Variable of the graph, got {variable!r}")
-        with self._lock:
-            if op not in self._state:
-                raise uninitialized(op)
-            return handed_out(self._backend.to_numpy(self._state[op]))
+        return op
 
     def export_state(self, names: Collection[str] | None = None) -> SessionState:
         """Copies of the session's variables, random counters and entropy, all of one moment.
@@ -373,6 +422,19 @@ class Session:
                 return
 
 
+def _visible(backend: backends.Backend, config: Any) -> backends.Backend:
+    """The backend on the device that TF1's options name, where nothing else names one."""
+    chosen = getattr(getattr(config, "gpu_options", None), "visible_device_list", "")
+    if backend.name != "cupy" or backend.index is not None or not chosen:
+        return backend
+    first = str(chosen).split(",")[0].strip()
+    if not first.isdigit():
+        raise ValueError(
+            f"config.gpu_options.visible_device_list: expected numbers of devices, got {chosen!r}"
+        )
+    return on_device(backend, int(first))
+
+
 class InteractiveSession(Session):
     """A session that is the default from its creation until `close`, as at a prompt."""
 
@@ -382,8 +444,9 @@ class InteractiveSession(Session):
         graph: Graph | None = None,
         config: ConfigProto | None = None,
         backend: str | None = None,
+        stream: Any = None,
     ) -> None:
-        super().__init__(target, graph, config, backend)
+        super().__init__(target, graph, config, backend, stream)
         self._graph_context = None
         if graph is not None:
             self._graph_context = graph.as_default()

@@ -847,3 +847,13 @@ def test_repr_tells_graph_backend_and_whether_it_is_closed(graph):
     assert repr(session) == f"<optkit.Session of {graph!r} backend=numpy>"
     session.close()
     assert repr(session) == f"<optkit.Session of {graph!r} closed>"
+
+
+def test_holds_tells_whether_a_variable_has_a_value():
+    w = Variable(1.0)
+    with Session() as session:
+        assert not session.holds(w)
+        session.run(w.initializer)
+        assert session.holds(w)
+        with pytest.raises(TypeError, match="variable: expected a Variable"):
+            session.holds(constant(1.0))
