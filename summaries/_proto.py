@@ -10,6 +10,7 @@ from typing import Any
 _HOMES = {
     "Event": "event_pb2",
     "SessionLog": "event_pb2",
+    "TaggedRunMetadata": "event_pb2",
     "GraphDef": "graph_pb2",
     "NodeDef": "node_def_pb2",
     "HistogramProto": "summary_pb2",
@@ -43,6 +44,6 @@ def data_error() -> type[Exception]:
 
 
 def tensorboardx_writer() -> type[Any]:
-    """TensorBoardX's own writer, which knows kinds of summaries that are rare here."""
+    """The writer of tensorboardX itself, which knows kinds of summaries that are rare here."""
     writer: type[Any] = import_module("tensorboardX").SummaryWriter
     return writer

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self, SupportsFloat, get_args
+from typing import Any, NamedTuple, Self, SupportsFloat, get_args
 
 from summaries import _proto, wire
 from summaries._rank import is_chief
@@ -164,14 +164,7 @@ class EventLog:
                 closed.
             OSError: the file cannot be written; the message names it.
         """
-        if not isinstance(summary, bytes | bytearray | memoryview):
-            raise TypeError(f"a summary is given as bytes, not {type(summary).__name__}")
-        data = bytes(summary)
-        try:
-            _proto.Summary.FromString(data)
-        except _proto.data_error() as error:
-            raise ValueError(f"the bytes are not a Summary message: {error}") from error
-        self.add_encoded(data, step, wall_time)
+        self.add_encoded(check_summary(summary), step, wall_time)
 
     def add_encoded(
         self, summary: bytes, step: Step | None = None, wall_time: SupportsFloat | None = None
@@ -212,7 +205,16 @@ class EventLog:
             for name, op_type, inputs, device in nodes
         ]
         graph = _proto.GraphDef(node=messages)
-        event = _proto.Event(graph_def=graph.SerializeToString())
+        self.add_event(_proto.Event(graph_def=graph.SerializeToString()), step, wall_time)
+
+    def add_event(
+        self, event: Any, step: Step | None = None, wall_time: SupportsFloat | None = None
+    ) -> None:
+        """Write an Event message of tensorboardX, whose step and wall time are set.
+
+        Raises:
+            OSError, TypeError, ValueError: as `add_summary` does.
+        """
         event.wall_time = check_wall_time(wall_time)
         checked = None if step is None else check_step(step)
         if self._writes:
@@ -271,6 +273,23 @@ class EventLog:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def check_summary(summary: bytes) -> bytes:
+    """The bytes, which are a Summary message.
+
+    Raises:
+        TypeError: they are no bytes.
+        ValueError: they are no such message.
+    """
+    if not isinstance(summary, bytes | bytearray | memoryview):
+        raise TypeError(f"a summary is given as bytes, not {type(summary).__name__}")
+    data = bytes(summary)
+    try:
+        _proto.Summary.FromString(data)
+    except _proto.data_error() as error:
+        raise ValueError(f"the bytes are not a Summary message: {error}") from error
+    return data
 
 
 def _local(logdir: str | os.PathLike[str]) -> Path:

@@ -33,7 +33,7 @@ def test_values_may_be_joined(step):
 
 
 def test_a_scalar_may_carry_metadata():
-    metadata = _proto.summary_metadata("scalars", 1)
+    metadata = _proto.SummaryMetadata(display_name="x")
     data = wire.scalar_head("ü" * 100, metadata.SerializeToString()) + wire.pack_float(math.pi)
     (value,) = _proto.Summary.FromString(data).value
     assert (value.tag, value.simple_value) == ("ü" * 100, np.float32(math.pi))
