@@ -5,6 +5,7 @@ before it; `optkit.runtime` runs it. A graph only grows, each operation after it
 order of creation is an order in which everything can run.
 """
 
+from optkit.graph.fresh import fresh_graph
 from optkit.graph.graph import Graph, default_mode, get_default_graph, reset_default_graph
 from optkit.graph.keys import GraphKeys
 from optkit.graph.ledger import Ledger
@@ -58,6 +59,7 @@ __all__ = [
     "default_mode",
     "default_session",
     "device",
+    "fresh_graph",
     "get_collection",
     "get_collection_ref",
     "get_default_graph",
