@@ -206,6 +206,16 @@ class Variable(TensorOperators):
         """The tensor that the initializer assigns."""
         return self._initial_value
 
+    def start_from(self, value: Any) -> None:
+        """Have the initializer assign another tensor, of the same dtype, from now on.
+
+        Initializers of several variables that were made before still assign the old one.
+        """
+        with self.graph.as_default(), self.graph.outside_control_flow():
+            tensor = as_tensor(value, self.dtype)
+            self._initializer = state.assign(self._op, tensor, f"{self._op.name}/Assign").op
+            self._initial_value = tensor
+
     # -- reading ----------------------------------------------------------------------------
 
     def value(self) -> Tensor:

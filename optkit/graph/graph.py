@@ -478,6 +478,10 @@ class Graph:
         """Refuse further operations."""
         self._finalized = True
 
+    def unfinalize(self) -> None:
+        """Take further operations again."""
+        self._finalized = False
+
     @property
     def finalized(self) -> bool:
         """Whether the graph refuses further operations."""

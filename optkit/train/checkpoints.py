@@ -1,16 +1,18 @@
 """Checkpoints on disk: one safetensors file each, and a file that tells which is the latest.
 
 `<prefix>.safetensors` holds arrays by name; `checkpoint`, beside it, is JSON: "latest" and "all"
-name prefixes, relative to the directory. Both are written under another name, synchronised and
-renamed, so that a reader, or a crash, never meets half a file.
+name prefixes, relative to the directory, and "best" maps some of them to their metrics. Both are
+written under another name, synchronised and renamed, so that a reader, or a crash, never meets
+half a file.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from optkit import logging
@@ -20,6 +22,7 @@ __all__ = [
     "SUFFIX",
     "CheckpointState",
     "as_path",
+    "best_checkpoint",
     "checkpoint_exists",
     "get_checkpoint_state",
     "latest_checkpoint",
@@ -31,10 +34,17 @@ SUFFIX = ".safetensors"
 
 
 class CheckpointState(NamedTuple):
-    """The latest checkpoint of a directory, and all that are kept, oldest first."""
+    """The latest checkpoint of a directory, and all that are kept, oldest first.
+
+    Attributes:
+        model_checkpoint_path: the latest.
+        all_model_checkpoint_paths: all of the newest, oldest first.
+        best_model_checkpoint_paths: prefix -> metric of those kept for it, best first.
+    """
 
     model_checkpoint_path: str
     all_model_checkpoint_paths: list[str]
+    best_model_checkpoint_paths: Mapping[str, float] = MappingProxyType({})
 
 
 def as_path(prefix: Any) -> Path:
@@ -68,17 +78,23 @@ def update_checkpoint_state(
     model_checkpoint_path: Any,
     all_model_checkpoint_paths: Sequence[Any] | None = None,
     latest_filename: str | None = None,
+    *,
+    best: Mapping[str, float] | None = None,
 ) -> None:
-    """Record which checkpoint of a directory is the latest, and which are kept."""
+    """Record which checkpoint of a directory is the latest, and which are kept.
+
+    `best` maps prefixes to metrics, best first.
+    """
     folder = Path(os.fspath(save_dir)).expanduser()
     latest = _relative(model_checkpoint_path, folder)
     kept = [_relative(path, folder) for path in all_model_checkpoint_paths or ()]
     if latest not in kept:
         kept.append(latest)
+    content: dict[str, Any] = {"latest": latest, "all": kept}
+    if best:
+        content["best"] = {_relative(path, folder): metric for path, metric in best.items()}
     with replacing(folder / (latest_filename or "checkpoint")) as temporary:
-        temporary.write_text(
-            json.dumps({"latest": latest, "all": kept}, indent=1) + "\n", encoding="utf-8"
-        )
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _relative(path: Any, folder: Path) -> str:
@@ -104,12 +120,20 @@ def get_checkpoint_state(
     try:
         content = json.loads(text)
         latest, kept = str(folder / content["latest"]), [str(folder / x) for x in content["all"]]
-    except (ValueError, KeyError, TypeError) as error:
+        best = {str(folder / x): float(y) for x, y in content.get("best", {}).items()}
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(
             f'{record}: expected JSON with "latest" and "all", as Saver.save writes it, got '
             f"{text[:60]!r}"
         ) from error
-    return CheckpointState(latest, kept)
+    return CheckpointState(latest, kept, best)
+
+
+def best_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
+    """The prefix of the checkpoint with the best metric; None where none is kept for its metric."""
+    state = get_checkpoint_state(checkpoint_dir, latest_filename)
+    found = () if state is None else state.best_model_checkpoint_paths
+    return next((prefix for prefix in found if checkpoint_exists(prefix)), None)
 
 
 def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:

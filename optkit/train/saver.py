@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from optkit.global_step import global_step as step_in
-from optkit.graph import GraphKeys, Tensor, get_default_graph
+from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph
 from optkit.runtime import Session, SessionState
 from optkit.train.checkpoints import (
     SUFFIX,
@@ -50,11 +51,13 @@ class Saver:
         pad_step_number: write steps with eight digits, so that names sort.
         save_relative_paths: accepted as in TF; paths on record always are relative.
         filename: accepted as in TF.
+        keep_best: how many checkpoints to keep for their metric, beside the newest.
+        best: whether the least ("min") or the greatest ("max") metric is the best.
 
     Raises:
         TypeError: something in `var_list` is no variable.
         ValueError: there is nothing to save, two variables have one name or one has two, or
-            `max_to_keep` is negative.
+            `max_to_keep` or `keep_best` is negative, or `best` is neither of its values.
         RuntimeError: `var_list` is None in eager mode.
     """
 
@@ -75,11 +78,18 @@ class Saver:
         pad_step_number: bool = False,
         save_relative_paths: bool = False,
         filename: str | None = None,
+        *,
+        keep_best: int = 0,
+        best: Literal["min", "max"] = "min",
     ) -> None:
         if saver_def is not None or builder is not None:
             raise ValueError("saver_def, builder: optkit has no protocol form of savers")
         if max_to_keep is not None and max_to_keep < 0:
             raise ValueError(f"max_to_keep: expected 0 or more, or None, got {max_to_keep}")
+        if keep_best < 0:
+            raise ValueError(f"keep_best: expected 0 or more, got {keep_best}")
+        if best not in ("min", "max"):
+            raise ValueError(f"best: expected 'min' or 'max', got {best!r}")
         if defer_build and var_list is not None:
             raise ValueError("defer_build: goes with var_list=None only")
         self._var_list = var_list
@@ -87,10 +97,14 @@ class Saver:
         self._max_to_keep = max_to_keep or 0
         self._keep_for = keep_checkpoint_every_n_hours * 3600
         self._next_kept = time.time() + self._keep_for
-        self._all = var_list is None
         self._allow_empty = bool(allow_empty)
         self._digits = 8 if pad_step_number else 1
         self._last: list[str] = []
+        self._keep_best = keep_best
+        self._sign = 1.0 if best == "min" else -1.0
+        self._best: dict[str, float] = {}
+        self._made: set[str] = set()
+        self._kept: set[str] = set()
         self._variables: dict[str, Variable] | None = None
         if not defer_build:
             self.build()
@@ -118,6 +132,10 @@ class Saver:
         """Go on after a restart: of these checkpoints, know those that exist."""
         self.set_last_checkpoints(path for path in checkpoint_paths if checkpoint_exists(path))
 
+    def recover_best_checkpoints(self, metrics: Mapping[str, float]) -> None:
+        """Go on after a restart: of these, prefix -> metric, best first, know those that exist."""
+        self._best = {path: value for path, value in metrics.items() if checkpoint_exists(path)}
+
     # -- saving -----------------------------------------------------------------------------
 
     def save(
@@ -133,6 +151,7 @@ class Saver:
         save_debug_info: bool = False,
         *,
         extra: Mapping[str, Any] | None = None,
+        metric: float | None = None,
     ) -> str:
         """Write the variables' values, all of one moment.
 
@@ -148,6 +167,7 @@ class Saver:
             save_debug_info: see there.
             extra: what a loop keeps beside the variables, in JSON's types, such as its position
                 in the data; `training_state.read_extra` gives it back.
+            metric: what `keep_best` goes by; None, and NaN, never count as best.
 
         Returns:
             The prefix `<save_path>-<step>`, or `save_path` without a step, for `restore`.
@@ -170,27 +190,36 @@ class Saver:
             raise ValueError(f"save_path: expected a directory that exists, got {path.parent}")
         saved = str(path).removesuffix(SUFFIX)
         save_state(path, _state(sess, variables, extra))
+        self._made.add(saved)
         if write_state:
-            dropped = self._record(saved)
-            update_checkpoint_state(path.parent, saved, self._last, latest_filename)
-            for old in dropped:  # after the record, which must not name what is gone
-                remove_checkpoint(old)
+            before = {*self._last, *self._best}
+            self._record(saved, metric)
+            update_checkpoint_state(
+                path.parent, saved, self._last, latest_filename, best=self._best
+            )
+            # After the record, which must not name what is gone.
+            for old in sorted(before - {saved, *self._last, *self._best, *self._kept}):
+                # What only a record names may be anywhere: it goes if it is beside its successor.
+                if old in self._made or as_path(old).parent == path.parent:
+                    remove_checkpoint(old)
         return saved
 
-    def _record(self, saved: str) -> list[str]:
-        """Count a checkpoint in; the checkpoints to delete."""
-        if not self._max_to_keep:
-            return []
-        self._last = [*(old for old in self._last if old != saved), saved]
-        dropped = []
-        while len(self._last) > self._max_to_keep:
-            oldest = self._last.pop(0)
-            file = as_path(oldest)
-            if file.exists() and file.stat().st_mtime > self._next_kept:
-                self._next_kept += self._keep_for
-            else:
-                dropped.append(oldest)
-        return dropped
+    def _record(self, saved: str, metric: float | None) -> None:
+        """Count a checkpoint in, and out what is not kept any longer."""
+        if self._max_to_keep:
+            self._last = [*(old for old in self._last if old != saved), saved]
+            while len(self._last) > self._max_to_keep:
+                oldest = self._last.pop(0)
+                file = as_path(oldest)
+                if file.exists() and file.stat().st_mtime > self._next_kept:
+                    self._next_kept += self._keep_for
+                    self._kept.add(oldest)
+        self._best.pop(saved, None)
+        if self._keep_best and metric is not None and not math.isnan(metric):
+            self._best[saved] = float(metric)
+        # Of equal ones the older is better: it was so first.
+        ranked = sorted(self._best.items(), key=lambda item: self._sign * item[1])
+        self._best = dict(ranked[: self._keep_best])
 
     # -- restoring --------------------------------------------------------------------------
 
@@ -240,7 +269,7 @@ class Saver:
             for name, variable in variables.items():
                 variable.assign(arrays[name])
             return
-        random: SessionState = SessionState({}) if saved is None or not self._all else saved
+        random = SessionState({}) if saved is None or not _covers(wanted) else saved
         values = {wanted[name].name: array for name, array in arrays.items()}
         _session_of(sess, variables).import_state(
             SessionState(values, random.counters, random.entropy)
@@ -291,11 +320,24 @@ def _named(var_list: Any, allow_empty: bool) -> dict[str, Variable]:
     return named
 
 
+def _covers(wanted: Mapping[str, Operation]) -> bool:
+    """Whether these are all variables that a checkpoint of their graph is expected to hold."""
+    ops = {*wanted.values()}
+    graphs = {op.graph for op in ops}
+    return all(
+        variable.op in ops
+        for graph in graphs
+        for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+    )
+
+
 def _eager(variables: Mapping[str, Variable]) -> bool:
     return any(variable.graph.eager for variable in variables.values())
 
 
 def _session(sess: Any) -> Session:
+    raw = getattr(sess, "_tf_sess", None)  # a MonitoredSession
+    sess = raw() if callable(raw) else sess
     if not isinstance(sess, Session):
         raise TypeError(f"sess: expected a Session, got {sess!r}")
     return sess

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from optkit.contrib.training.loop import train
 from optkit.contrib.training.train_op import add_gradients_summaries, create_train_op
 from optkit.names import missing
+from optkit.train.checkpoint_reader import checkpoints_iterator, wait_for_new_checkpoint
 from optkit.train.decay import sgdr_decay
 from optkit.train.transforms import (
     clip_gradient_norms,
@@ -13,11 +15,14 @@ from optkit.train.transforms import (
 
 __all__ = [
     "add_gradients_summaries",
+    "checkpoints_iterator",
     "clip_gradient_norms",
     "clip_gradient_norms_fn",
     "create_train_op",
     "multiply_gradients",
     "sgdr_decay",
+    "train",
+    "wait_for_new_checkpoint",
 ]
 
 

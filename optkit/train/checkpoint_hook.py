@@ -1,0 +1,186 @@
+"""The hook that saves, and listeners of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optkit import logging, summary
+from optkit.graph import GraphKeys, get_default_graph
+from optkit.runtime import Session
+from optkit.train.hooks import SecondOrStepTimer, required_step
+from optkit.train.saver import Saver
+from optkit.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
+from optkit.train.summary_hooks import start_marked
+from optkit.train.training_state import current_step
+
+__all__ = ["CheckpointSaverHook", "CheckpointSaverListener", "broken_weights"]
+
+
+class CheckpointSaverListener:
+    """Is told of each checkpoint of a `CheckpointSaverHook`; a listener that does nothing."""
+
+    def begin(self) -> None:
+        """Called before the graph is finalized."""
+
+    def before_save(self, session: Session, global_step_value: int) -> None:
+        """Called before a checkpoint is written."""
+
+    def after_save(self, session: Session, global_step_value: int) -> bool | None:
+        """Called after a checkpoint has been written; True ends the training."""
+        return None
+
+    def end(self, session: Session, global_step_value: int) -> None:
+        """Called at the end of the session, after the last checkpoint."""
+
+
+class CheckpointSaverHook(SessionRunHook):
+    """Saves at the start of a session, then every so many steps or seconds, and at the end.
+
+    A checkpoint is written last in its step, after what other hooks do and after the event files
+    have been flushed: what comes before it is in them, what comes after it is done again. Trained
+    variables that are not finite are not saved; the checkpoint before stands.
+
+    Args:
+        checkpoint_dir: the directory, made if need be.
+        save_secs: seconds from one checkpoint to the next.
+        save_steps: steps from one checkpoint to the next.
+        saver: a Saver; the scaffold's if None, or else the one in the collection SAVERS.
+        checkpoint_basename: what the names of checkpoints start with.
+        scaffold: the Scaffold whose saver to use.
+        listeners: `CheckpointSaverListener`s.
+        save_graph_def: whether to write the graph to the event file of a new run.
+        metric: a function of the session that rates the checkpoint, for a Saver that keeps the
+            best ones; None rates none.
+
+    Raises:
+        ValueError: saver and scaffold are both given, or not exactly one of save_secs and
+            save_steps.
+        RuntimeError: at the start, the graph has no global step.
+    """
+
+    saves = True
+
+    def __init__(
+        self,
+        checkpoint_dir: Any,
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        saver: Any = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: Any = None,
+        listeners: Iterable[Any] | None = None,
+        save_graph_def: bool = True,
+        *,
+        metric: Callable[[Session], float | None] | None = None,
+    ) -> None:
+        if saver is not None and scaffold is not None:
+            raise ValueError("saver, scaffold: expected one of them, got both")
+        self._folder = Path(os.fspath(checkpoint_dir)).expanduser()
+        self._prefix = str(self._folder / checkpoint_basename)
+        self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
+        self._saver = saver
+        self._scaffold = scaffold
+        self._listeners = list(listeners or ())
+        self._graph_too = save_graph_def
+        self._metric = metric
+        self._writer: Any = None
+        self._global_step: Any = None
+        self._resumed = False
+        self._told = False
+        self.collect: Callable[[], Mapping[str, Any]] | None = None
+        """Gives what a checkpoint holds beside the variables; the session of the hook sets it."""
+
+    def begin(self) -> None:
+        """Make the directory, open the event file and find the global step."""
+        self._global_step = required_step("CheckpointSaverHook")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._writer = summary.FileWriterCache.get(self._folder)
+        for listener in self._listeners:
+            listener.begin()
+
+    def after_create_session(self, session: Session, coord: Any) -> None:
+        """Write the graph, and the first checkpoint."""
+        step = current_step(session, self._global_step) or 0
+        start_marked(self._writer, session, step)
+        if self._graph_too and not self._resumed:
+            self._writer.add_graph(session.graph, step)
+        self._save(session, step)
+        self._timer.update_last_triggered_step(step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Save when it is due."""
+        step = current_step(run_context.session, self._global_step) or 0
+        if self._timer.should_trigger_for_step(step):
+            self._timer.update_last_triggered_step(step)
+            if self._save(run_context.session, step):
+                run_context.request_stop()
+
+    def end(self, session: Session) -> None:
+        """Save what has not been saved."""
+        step = current_step(session, self._global_step) or 0
+        if step != self._timer.last_triggered_step():
+            self._save(session, step)
+        for listener in self._listeners:
+            listener.end(session, step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """That there is a checkpoint."""
+        return {"saved": True}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Know that the run is not new."""
+        self._resumed = True
+
+    def _save(self, session: Session, step: int) -> bool:
+        """Write a checkpoint; whether a listener asks for the end."""
+        broken = broken_weights(session)
+        if broken:
+            level = logging.DEBUG if self._told else logging.ERROR
+            self._told = True
+            logging.log(
+                level,
+                "no checkpoint at step %d: %s not finite; the checkpoint before stands",
+                step,
+                f"{', '.join(broken)} {'is' if len(broken) == 1 else 'are'}",
+            )
+            return False
+        for listener in self._listeners:
+            listener.before_save(session, step)
+        summary.FileWriterCache.flush()
+        saver = self._saver_in_use()
+        extra: dict[str, Any] = {}
+        if isinstance(saver, Saver):
+            extra["extra"] = dict(self.collect()) if self.collect is not None else None
+            if self._metric is not None:
+                extra["metric"] = self._metric(session)
+        saver.save(session, self._prefix, global_step=step, **extra)
+        # All are told, also when the first of them asks for the end.
+        asked = [listener.after_save(session, step) for listener in self._listeners]
+        return any(answer is True for answer in asked)
+
+    def _saver_in_use(self) -> Any:
+        if self._saver is not None:
+            return self._saver
+        if self._scaffold is not None:
+            return self._scaffold.saver
+        savers = get_default_graph().get_collection(GraphKeys.SAVERS)
+        if len(savers) != 1:
+            raise RuntimeError(
+                "CheckpointSaverHook: expected a saver, a scaffold or one saver in the collection "
+                f"{GraphKeys.SAVERS!r}, which has {len(savers)}"
+            )
+        return savers[0]
+
+
+def broken_weights(session: Session) -> list[str]:
+    """The names of trained variables that hold a NaN or an infinity."""
+    return [
+        variable.op.name
+        for variable in session.graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+        if variable.dtype.is_floating and not bool(np.isfinite(session.value(variable)).all())
+    ]

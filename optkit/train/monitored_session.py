@@ -1,0 +1,485 @@
+"""Sessions that start themselves, call hooks around every run, and end well."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any
+
+from optkit import logging
+from optkit.errors import OutOfRangeError
+from optkit.graph import Graph, get_default_graph, is_symbolic
+from optkit.runtime import RunMetadata, RunOptions, Session
+from optkit.train.checkpoint_hook import CheckpointSaverHook
+from optkit.train.coordinator import Coordinator
+from optkit.train.logdir_lock import LogdirLock
+from optkit.train.scaffold import (
+    ChiefSessionCreator,
+    Scaffold,
+    SessionCreator,
+    WorkerSessionCreator,
+)
+from optkit.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunValues
+from optkit.train.summary_hooks import StepCounterHook, SummarySaverHook
+from optkit.train.termination import EXIT_STATUS, Termination
+
+__all__ = [
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "SingularMonitoredSession",
+]
+
+USE_DEFAULT = object()
+_CLEAN = (OutOfRangeError, StopIteration)
+"""Exceptions that end a session well."""
+
+
+class _StopRequestedError(Exception):
+    """`StepContext.request_stop` was called."""
+
+
+class MonitoredSession:
+    """A session with hooks, to be used in a `with`.
+
+    Hooks begin, the graph is finalized, the session is made and holds values, hooks look at it.
+    Then each `run` calls `before_run`, runs what the caller and the hooks want in one run, and
+    calls `after_run`. At the end hooks are told, unless the body raised something other than
+    OutOfRangeError and StopIteration, which end it well and go no further.
+
+    Args:
+        session_creator: makes the session; a `ChiefSessionCreator` if None.
+        hooks: `SessionRunHook`s.
+        stop_grace_period_secs: how long threads that registered may take to end.
+
+    Raises:
+        RuntimeError: a run is asked for after the stop, or hooks and caller feed one tensor.
+    """
+
+    class StepContext:
+        """What a function run by `run_step_fn` works with."""
+
+        def __init__(self, session: Session, run_with_hooks: Callable[..., Any]) -> None:
+            self._session = session
+            self._run_with_hooks = run_with_hooks
+
+        @property
+        def session(self) -> Session:
+            """The session; its runs call no hooks."""
+            return self._session
+
+        def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+            """`MonitoredSession.run`."""
+            return self._run_with_hooks(*args, **kwargs)
+
+        def request_stop(self) -> None:
+            """End the function here, and the training after it."""
+            raise _StopRequestedError
+
+    def __init__(
+        self,
+        session_creator: SessionCreator | None = None,
+        hooks: Iterable[Any] | None = None,
+        stop_grace_period_secs: float = 120,
+        *,
+        guard: _Guard | None = None,
+    ) -> None:
+        self._guard = guard if guard is not None else _Guard(())
+        self._graph = get_default_graph()
+        self._was_finalized = self._graph.finalized
+        self._hooks = list(hooks or ())
+        # A checkpoint holds what the other hooks did at its step.
+        self._in_turn = sorted(self._hooks, key=lambda hook: bool(getattr(hook, "saves", False)))
+        self._grace = stop_grace_period_secs
+        self._stop = False
+        self._session: Session | None = None
+        self._coord = Coordinator(clean_stop_exception_types=())
+        try:
+            with self._guard.held():
+                for hook in self._hooks:
+                    hook.begin()
+                self._session = self._created(session_creator or ChiefSessionCreator())
+        except BaseException:
+            self._release()
+            raise
+
+    def _created(self, creator: SessionCreator) -> Session:
+        session = creator.create_session()
+        try:
+            self._load(getattr(creator, "restored", None))
+            for hook in self._hooks:
+                if isinstance(hook, CheckpointSaverHook):
+                    hook.collect = self._collect
+            for hook in self._hooks:
+                hook.after_create_session(session, self._coord)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    # -- what hooks keep in checkpoints -----------------------------------------------------
+
+    def _named_hooks(self) -> list[tuple[str, Any]]:
+        """Hooks with a name of their own: the class, and the how-manieth of it."""
+        seen: Counter[str] = Counter()
+        named = []
+        for hook in self._hooks:
+            kind = type(hook).__name__
+            named.append((f"{kind}_{seen[kind]}", hook))
+            seen[kind] += 1
+        return named
+
+    def _collect(self) -> Mapping[str, Any]:
+        states = {}
+        for name, hook in self._named_hooks():
+            own = getattr(hook, "state_dict", None)
+            state = own() if callable(own) else {}
+            if state:
+                states[name] = state
+        return {"hooks": states}
+
+    def _load(self, restored: Mapping[str, Any] | None) -> None:
+        states = (restored or {}).get("hooks", {})
+        for name, hook in self._named_hooks():
+            if name in states and callable(getattr(hook, "load_state_dict", None)):
+                hook.load_state_dict(states[name])
+
+    # -- running ----------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that runs."""
+        return self._graph
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        """`Session.run`, with what the hooks fetch and feed in the same run.
+
+        Raises:
+            RuntimeError: a stop was asked for, the session is closed, or a tensor is fed twice.
+        """
+        session = self._open_session()
+        if self.should_stop():
+            raise RuntimeError("run was called after a stop had been asked for; see should_stop()")
+        with self._guard.held():
+            return self._run(session, fetches, feed_dict, options, run_metadata)
+
+    def _run(
+        self, session: Session, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any
+    ) -> Any:
+        options = options if options is not None else RunOptions()
+        run_metadata = run_metadata if run_metadata is not None else RunMetadata()
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), session)
+        wanted: list[Any] = [fetches]
+        places: dict[int, int] = {}
+        feeds: dict[Any, Any] = dict(feed_dict or {})
+        fed = {self._fed(key) for key in feeds}
+        for i, hook in enumerate(self._hooks):
+            request = hook.before_run(context)
+            if request is None:
+                continue
+            if request.fetches is not None:
+                places[i] = len(wanted)
+                wanted.append(request.fetches)
+            for key, value in (request.feed_dict or {}).items():
+                tensor = self._fed(key)
+                if tensor in fed:
+                    raise RuntimeError(
+                        f"{key!r} is fed twice: by {type(hook).__name__} and by the caller or "
+                        "another hook"
+                    )
+                fed.add(tensor)
+                feeds[key] = value
+        if len(wanted) == 1:
+            results = [session.run(fetches, feeds, options, run_metadata)]
+        else:
+            results = session.run(wanted, feeds, options, run_metadata)
+        values = {
+            id(hook): SessionRunValues(
+                results[places[i]] if i in places else None, options, run_metadata
+            )
+            for i, hook in enumerate(self._hooks)
+        }
+        for hook in self._in_turn:
+            hook.after_run(context, values[id(hook)])
+        self._stop = self._stop or context.stop_requested
+        return results[0]
+
+    def _fed(self, key: Any) -> Any:
+        """What a key of a feed dict stands for; the key itself where that is told by the run."""
+        if isinstance(key, str) or is_symbolic(key):
+            try:
+                return self._graph.as_graph_element(key)
+            except (KeyError, TypeError, ValueError):
+                return key
+        return id(key)
+
+    def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
+        """Call a function with a `StepContext`, for steps of several runs.
+
+        Args:
+            step_fn: a function of `step_context`, or of `self` and `step_context`.
+
+        Returns:
+            What it returns; None where it asked for a stop.
+
+        Raises:
+            ValueError: it takes other arguments.
+        """
+        names = list(inspect.signature(step_fn).parameters)
+        if inspect.ismethod(step_fn) or "self" not in names:
+            expected = ["step_context"]
+        else:
+            expected = ["self", "step_context"]
+        if names != expected:
+            raise ValueError(
+                f"step_fn: expected a function of `step_context`, perhaps after `self`, got one of "
+                f"{', '.join(names) or 'nothing'}"
+            )
+        session = self._open_session()
+        context = self.StepContext(session, self.run)
+        try:
+            return step_fn(context) if len(names) == 1 else step_fn(self, context)
+        except _StopRequestedError:
+            self._stop = True
+            return None
+
+    def should_stop(self) -> bool:
+        """Whether the training is at its end."""
+        closed = self._session is None
+        return closed or self._stop or self._coord.should_stop() or self._guard.stop_requested
+
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("the session is closed; make a new one")
+        return self._session
+
+    def _tf_sess(self) -> Session:
+        """The session itself; Saver takes a monitored session by it."""
+        return self._open_session()
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Tell the hooks of the end, and release the session.
+
+        Raises:
+            RuntimeError: it is closed already.
+            SystemExit: SIGTERM came, with status 143.
+        """
+        self._close(None)
+
+    def __enter__(self) -> MonitoredSession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        clean = isinstance(error, _CLEAN)
+        self._close(None if clean else error)
+        return clean
+
+    def _close(self, error: BaseException | None) -> None:
+        session = self._open_session()
+        terminated = isinstance(error, SystemExit) and self._guard.stop_requested
+        try:
+            with self._guard.held():
+                if error is None or terminated:
+                    for hook in self._in_turn:
+                        hook.end(session)
+        finally:
+            try:
+                self._coord.request_stop()
+                self._coord.join(
+                    stop_grace_period_secs=self._grace, ignore_live_threads=error is not None
+                )
+            finally:
+                self._session = None
+                session.close()
+                requested = self._guard.stop_requested
+                self._release()
+        if requested and error is None:
+            logging.info("SIGTERM: the training has ended")
+            raise SystemExit(EXIT_STATUS)
+
+    def _release(self) -> None:
+        self._guard.release()
+        if not self._was_finalized:
+            self._graph.unfinalize()
+
+
+class _Guard:
+    """What a training session holds while it is at work: directories, and SIGTERM.
+
+    Args:
+        directories: to lock; none to leave SIGTERM alone too.
+    """
+
+    def __init__(self, directories: Sequence[Any]) -> None:
+        self._locks: list[LogdirLock] = []
+        self._termination: Termination | None = None
+        try:
+            for directory in directories:
+                self._locks.append(LogdirLock(directory))
+            if directories:
+                self._termination = Termination()
+        except BaseException:
+            self.release()
+            raise
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether SIGTERM came."""
+        return self._termination is not None and self._termination.requested
+
+    def held(self) -> AbstractContextManager[None]:
+        """SIGTERM waits for the end of the `with`."""
+        return nullcontext() if self._termination is None else self._termination.held()
+
+    def release(self) -> None:
+        """Let go of all of it."""
+        if self._termination is not None:
+            self._termination.release()
+        while self._locks:
+            self._locks.pop().release()
+
+
+class SingularMonitoredSession(MonitoredSession):
+    """A `MonitoredSession` that shows the session itself.
+
+    Args:
+        hooks: `SessionRunHook`s.
+        scaffold: a Scaffold; a new one if None.
+        master: only "" works: this process.
+        config: a `ConfigProto`.
+        checkpoint_dir: the directory of the checkpoint to start from.
+        stop_grace_period_secs: how long threads that registered may take to end.
+        checkpoint_filename_with_path: the prefix of the checkpoint to start from instead.
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Any] | None = None,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: Any = None,
+        stop_grace_period_secs: float = 120,
+        checkpoint_filename_with_path: Any = None,
+    ) -> None:
+        creator = ChiefSessionCreator(
+            scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path
+        )
+        super().__init__(creator, hooks, stop_grace_period_secs)
+
+    def raw_session(self) -> Session:
+        """The session; its runs call no hooks."""
+        return self._open_session()
+
+
+def MonitoredTrainingSession(  # noqa: N802 - TF's name
+    master: str = "",
+    is_chief: bool = True,
+    checkpoint_dir: Any = None,
+    scaffold: Scaffold | None = None,
+    hooks: Iterable[Any] | None = None,
+    chief_only_hooks: Iterable[Any] | None = None,
+    save_checkpoint_secs: Any = USE_DEFAULT,
+    save_summaries_steps: Any = USE_DEFAULT,
+    save_summaries_secs: Any = USE_DEFAULT,
+    config: Any = None,
+    stop_grace_period_secs: float = 120,
+    log_step_count_steps: int | None = 100,
+    max_wait_secs: float = 7200,
+    save_checkpoint_steps: Any = USE_DEFAULT,
+    summary_dir: Any = None,
+    save_graph_def: bool = True,
+) -> MonitoredSession:
+    """A session for training that saves, writes summaries, and goes on where it was.
+
+    What runs in `checkpoint_dir` can be killed at any moment: the next session there has the same
+    variables and writes the same events as if nothing had happened. While it runs, no other
+    session of this kind can use the directory. SIGTERM ends the step, saves, and exits with 143.
+
+    Args:
+        master: only "" works: this process.
+        is_chief: whether this process saves and writes.
+        checkpoint_dir: the directory of checkpoints; None saves nothing.
+        scaffold: a Scaffold; a new one if None.
+        hooks: `SessionRunHook`s.
+        chief_only_hooks: those for the chief only.
+        save_checkpoint_secs: seconds from one checkpoint to the next; 600 by default, None or 0
+            for none.
+        save_summaries_steps: steps from one summary to the next; 100 by default.
+        save_summaries_secs: seconds from one summary to the next, instead.
+        config: a `ConfigProto`.
+        stop_grace_period_secs: how long threads that registered may take to end.
+        log_step_count_steps: steps from one `global_step/sec` to the next; None or 0 for none.
+        max_wait_secs: accepted as in TF; there is nothing to wait for.
+        save_checkpoint_steps: steps from one checkpoint to the next, instead of seconds.
+        summary_dir: the directory of the event file; `checkpoint_dir` if None.
+        save_graph_def: whether to write the graph to the event file of a new run.
+
+    Raises:
+        RuntimeError: another session trains in the directory; there is no global step.
+        ValueError: the checkpoints on record cannot be read.
+        NotFoundError, InvalidArgumentError: they do not fit the variables.
+    """
+    summaries_steps, summaries_secs = _either(
+        save_summaries_steps, save_summaries_secs, (100, None)
+    )
+    save_steps, save_secs = _either(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
+    scaffold = scaffold if scaffold is not None else Scaffold()
+    if not is_chief:
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
+        return MonitoredSession(worker, hooks, stop_grace_period_secs)
+    all_hooks = list(chief_only_hooks or ())
+    summary_dir = summary_dir or checkpoint_dir
+    if summary_dir:
+        if log_step_count_steps and log_step_count_steps > 0:
+            all_hooks.append(
+                StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps)
+            )
+        if summaries_steps or summaries_secs:
+            all_hooks.append(
+                SummarySaverHook(
+                    scaffold=scaffold,
+                    save_steps=summaries_steps,
+                    save_secs=summaries_secs,
+                    output_dir=summary_dir,
+                )
+            )
+    if checkpoint_dir and (save_steps or save_secs):
+        all_hooks.append(
+            CheckpointSaverHook(
+                checkpoint_dir,
+                save_steps=save_steps,
+                save_secs=save_secs,
+                scaffold=scaffold,
+                save_graph_def=save_graph_def,
+            )
+        )
+    all_hooks += hooks or ()
+    creator = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
+    directories = dict.fromkeys(str(each) for each in (checkpoint_dir, summary_dir) if each)
+    guard = _Guard(tuple(directories))
+    return MonitoredSession(creator, all_hooks, stop_grace_period_secs, guard=guard)
+
+
+def _either(steps: Any, seconds: Any, default: tuple[int | None, float | None]) -> Any:
+    """(steps, seconds): the default where neither is given; None for what is not positive."""
+    if steps is USE_DEFAULT and seconds is USE_DEFAULT:
+        return default
+    return tuple(
+        None if each is USE_DEFAULT or not each or each <= 0 else each for each in (steps, seconds)
+    )
