@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from optkit.backend import Backend
+from optkit.backend.arrays import to_host
 from optkit.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from optkit.graph import Graph, GraphKeys, Operation, Tensor
 from optkit.ops.random import Stream
@@ -22,6 +23,8 @@ class _Skipped:
 
 
 _SKIPPED = _Skipped()
+_NO = np.empty(0)
+"""The value of an operation that was fetched."""
 
 
 def uninitialized(op: Operation) -> FailedPreconditionError:
@@ -70,8 +73,10 @@ class Run:
         self.state = state
         self.entropy = entropy
         self.values: list[Any] = [_SKIPPED] * plan.size
+        # On a device: what is known on the host too, and need not be asked for.
+        self.hosts: dict[int, Any] = {}
         for place, array in zip(plan.fed, fed, strict=True):
-            self.values[place] = array
+            self.values[place] = self._placed(place, array)
         self.borrowed = {id(array) for array in fed}
         self.written: dict[Operation, Any] = {}
         # The value of each variable right after each write, for the reads that see it.
@@ -87,10 +92,13 @@ class Run:
             for step in self.plan.steps:
                 if not step.branch or self._reached(step):
                     self._perform(step)
-        return [
-            self._result(place, item) if isinstance(item, Tensor) and place is not None else None
-            for place, item in zip(self.plan.fetched, self.plan.fetches, strict=True)
-        ]
+        results = to_host(
+            [
+                self._result(place, item) if isinstance(item, Tensor) and place is not None else _NO
+                for place, item in zip(self.plan.fetched, self.plan.fetches, strict=True)
+            ]
+        )
+        return [None if array is _NO else handed_out(array) for array in results]
 
     def _reached(self, step: Step) -> bool:
         """Whether all `cond` branches around the operation are taken."""
@@ -113,7 +121,14 @@ class Run:
             raise failure from error
         for place, value in zip(step.outputs, results, strict=True):
             if place is not None:
-                self.values[place] = value
+                self.values[place] = self._placed(place, value)
+
+    def _placed(self, place: int, value: Any) -> Any:
+        """A value where kernels take it; on a device, the host's copy is remembered."""
+        if self.backend.xp is np or not isinstance(value, np.ndarray):
+            return value
+        self.hosts[place] = value
+        return self.backend.asarray(value)
 
     def _results(self, step: Step) -> Sequence[Any]:
         op = step.op
@@ -134,7 +149,10 @@ class Run:
                 f"{op.outputs[0].dtype.name} and shape {op.outputs[0].shape} in feed_dict"
             )
         for i in kind.host:
-            inputs[i] = self.backend.to_numpy(inputs[i])
+            known = self.hosts.get(step.inputs[i])
+            inputs[i] = self.backend.to_numpy(inputs[i]) if known is None else known
+        for i in kind.either:
+            inputs[i] = self.hosts.get(step.inputs[i], inputs[i])
         if kind.access == "write":
             return self._write(op, inputs)
         extra = {"stream": self._stream(op)} if kind.random else {}
@@ -203,7 +221,7 @@ class Run:
                 "value; fetch what cond returns",
                 element.op,
             )
-        return handed_out(self.backend.to_numpy(value))
+        return self.hosts.get(place, value)
 
     def _explain(self, error: OpError, step: Step) -> None:
         """Tell where a non-finite value came from, and at which step."""

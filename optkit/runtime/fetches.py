@@ -139,7 +139,10 @@ def _rows(key: IndexedSlices, value: Any) -> list[tuple[Tensor, Any]]:
 
 
 def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
-    """`value` as an array of the backend, of the tensor's dtype; copied only where needed.
+    """`value` as an array of the tensor's dtype, where it is; copied only where needed.
+
+    What is on the host stays there also where the backend is a device: whoever runs knows what has
+    to be sent.
 
     Raises:
         TypeError: the value has a dtype that the tensor does not take.
@@ -159,7 +162,7 @@ def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
     try:
         array = _on_device(backend, tensor, value)
         if array is None:
-            array = backend.asarray(_on_host(tensor, value))
+            array = _on_host(tensor, value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"feed_dict: the value for {tensor.name!r}: {error}") from error
     except (RuntimeError, BufferError) as error:  # another library refuses to share its memory
@@ -173,11 +176,19 @@ def as_fed(backend: Backend, tensor: Tensor, value: Any) -> Any:
 
 
 def _on_device(backend: Backend, tensor: Tensor, value: Any) -> Any:
-    """An array that is on the backend's device and of the right dtype as it is; else None."""
-    if backend.xp is np or not hasattr(value, "__cuda_array_interface__"):
+    """What is on a device already as the backend's array, the same memory; else None.
+
+    Another float dtype is converted there.
+    """
+    if backend.xp is np or isinstance(value, np.ndarray):
         return None
-    array = backend.xp.asarray(value)
-    return array if array.dtype == tensor.dtype.dtype else None
+    array = backend.shared(value)
+    if array is None:
+        return None
+    dtype = tensor.dtype.dtype
+    if array.dtype == dtype:
+        return array
+    return array.astype(dtype) if array.dtype.kind == dtype.kind == "f" else None
 
 
 def _on_host(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:

@@ -216,7 +216,7 @@ def take_out_factor(
 
 
 def rule(group: DenseGroup) -> tuple[Callable[..., Any], int, Sequence[str]]:
-    """The equation of a group with its factor in it, the number of slots, and the numbers' names."""
+    """The equation of a group with its factor in it, the slots it has, and the numbers it takes."""
     attrs = group.steps[0].op.attrs
     equation: Callable[..., Any] = attrs["equation"]
     hyper = attrs["hyper"]

@@ -6,6 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from optkit.backend.cuda.launch import forget_tables
+from optkit.backend.cuda.memory import release_memory
+from optkit.errors import InternalError
+
 __all__ = ["Device", "is_fault"]
 
 
@@ -17,6 +21,10 @@ class Device:
         stream: None queues work on the stream that is current when the session runs; "own" on a
             non-blocking stream of its own; else a `cupy.cuda.Stream`.
 
+    Attributes:
+        lost: the fault that ended it, or None.
+        used: whether anything has run on it.
+
     Raises:
         ValueError: `stream` is something else.
     """
@@ -25,6 +33,8 @@ class Device:
         if not (stream is None or stream == "own" or hasattr(stream, "ptr")):
             raise ValueError(f'stream: expected None, "own" or a cupy.cuda.Stream, got {stream!r}')
         self.index = index
+        self.lost: BaseException | None = None
+        self.used = False
         self._stream = stream
 
     @contextlib.contextmanager
@@ -33,7 +43,32 @@ class Device:
 
         A stream that is not the current one waits for what is queued there, such as the making of
         arrays that are fed; and the current one then waits for it, before it changes them.
+
+        Raises:
+            InternalError: the device has failed, now or before; the cause is attached.
         """
+        if self.lost is not None:
+            raise InternalError(
+                "the session has ended: its device failed before, and what the variables hold is "
+                f"unknown ({_told(self.lost)}); start a new process and restore a checkpoint"
+            ) from self.lost
+        self.used = True
+        try:
+            with self._entered():
+                yield
+        except Exception as error:
+            cause = _fault_in(error)
+            if cause is None:
+                raise
+            self.lost = cause
+            raise InternalError(
+                f"the device failed, which ends the session ({_told(cause)}); kernels run on their "
+                "own, so an earlier one than where this was found may be at fault: "
+                "CUDA_LAUNCH_BLOCKING=1 in the environment finds the place"
+            ) from error
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
         import cupy
 
         if self.index is None and self._stream is None:
@@ -61,30 +96,39 @@ class Device:
         """Wait until all that was queued is done.
 
         Raises:
-            cupy.cuda.runtime.CUDARuntimeError: it has failed.
+            InternalError: it has failed; the cause is attached.
         """
-        import cupy
-
         with self.active():
+            import cupy
+
             cupy.cuda.get_current_stream().synchronize()
+
+    def release(self) -> None:
+        """Give the memory that no array holds any more back to the device."""
+        if self.used and self.lost is None:
+            with self.active():
+                forget_tables()
+                release_memory()
 
 
 _FAULTS = frozenset(
     {
-        "cudaErrorIllegalAddress",
-        "cudaErrorLaunchTimeout",
-        "cudaErrorAssert",
-        "cudaErrorHardwareStackError",
-        "cudaErrorIllegalInstruction",
-        "cudaErrorMisalignedAddress",
-        "cudaErrorInvalidAddressSpace",
-        "cudaErrorInvalidPc",
-        "cudaErrorLaunchFailure",
-        "cudaErrorECCUncorrectable",
-        "cudaErrorDevicesUnavailable",
-        "cudaErrorUnknown",
+        "assert",
+        "devicesunavailable",
+        "eccuncorrectable",
+        "hardwarestackerror",
+        "illegaladdress",
+        "illegalinstruction",
+        "invalidaddressspace",
+        "invalidpc",
+        "launchfailed",
+        "launchfailure",
+        "launchtimeout",
+        "misalignedaddress",
+        "unknown",
     }
 )
+"""Faults by their names in the runtime and the driver, without `cudaError` and underscores."""
 
 
 def is_fault(error: BaseException) -> bool:
@@ -93,12 +137,20 @@ def is_fault(error: BaseException) -> bool:
     Such an error is found by whoever waits next, comes again at every call, and leaves memory in an
     unknown state. One about an argument, or memory that ran out, is not of this kind.
     """
+    return _fault_in(error) is not None
+
+
+def _fault_in(error: BaseException) -> BaseException | None:
+    """The device's fault among an error and its causes."""
     seen: BaseException | None = error
     while seen is not None:
         if type(seen).__name__ in ("CUDARuntimeError", "CUDADriverError"):
-            name = str(seen).partition(":")[0].strip()
-            driver = name.replace("CUDA_ERROR_", "cudaError").replace("_", "").lower()
-            if driver in {fault.lower() for fault in _FAULTS}:
-                return True
+            name = str(seen).partition(":")[0].strip().lower().replace("_", "")
+            if name.removeprefix("cudaerror") in _FAULTS:
+                return seen
         seen = seen.__cause__
-    return False
+    return None
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

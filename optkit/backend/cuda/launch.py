@@ -17,7 +17,17 @@ import numpy as np
 from optkit.backend.cuda.emit import THREADS
 from optkit.backend.cuda.sources import OPTIONS
 
-__all__ = ["CHUNK", "THREADS", "Tensors", "addresses", "function", "over_elements", "tensors"]
+__all__ = [
+    "CHUNK",
+    "THREADS",
+    "Tensors",
+    "addresses",
+    "forget_tables",
+    "function",
+    "over_elements",
+    "sent_addresses",
+    "tensors",
+]
 
 CHUNK = 1 << 14
 """Elements of a tensor that a block does: many blocks for large tensors, one for a small one."""
@@ -113,6 +123,15 @@ def addresses(arrays: Sequence[Any]) -> Any:
         _tables[key] = table
         if len(_tables) > _TABLES:
             _tables.popitem(last=False)
+    return table
+
+
+def sent_addresses(arrays: Sequence[Any]) -> Any:
+    """The addresses of arrays, on the device and there for every stream."""
+    import cupy
+
+    table = cupy.asarray(np.array([array.data.ptr for array in arrays], np.uint64))
+    cupy.cuda.get_current_stream().synchronize()
     return table
 
 

@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from optkit.backend.cuda.emit import update_source
-from optkit.backend.cuda.launch import CHUNK, THREADS, addresses, function, over_elements, tensors
+from optkit.backend.cuda.launch import (
+    CHUNK,
+    THREADS,
+    addresses,
+    function,
+    over_elements,
+    sent_addresses,
+    tensors,
+)
 from optkit.backend.fused.trace import UntraceableError, trace
 
-__all__ = ["DeviceUpdate"]
+__all__ = ["BoundUpdate", "DeviceUpdate"]
 
 
 class DeviceUpdate:
@@ -43,53 +51,63 @@ class DeviceUpdate:
         self._rows = function(text, "update_rows")
         self.number = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
-    def prepare(self) -> None:
-        """Compile now, for the current device."""
-        self._update.compile()
-        self._rows.compile()
-
-    def start(
-        self,
-        columns: Sequence[Sequence[Any]],
-        gradients: Sequence[Any],
-        hyper: Sequence[Any],
-    ) -> Callable[[], None]:
-        """Make everything ready; what comes back does the update, in place, and cannot fail.
+    def bind(self, columns: Sequence[Sequence[Any]]) -> BoundUpdate:
+        """The update of certain arrays; compiles for the current device.
 
         Args:
-            columns: for each tensor the variable and its slots.
-            gradients: one for each tensor, in C's order.
-            hyper: 0-d device arrays of the dtype `number`, in the order of their names.
+            columns: for each tensor the variable and its slots, device arrays in C's order that
+                stay where they are.
         """
-        table = tensors(tuple(column[0].size for column in columns))
-        state = addresses([array for column in columns for array in column])
+        self._update.compile()
+        self._rows.compile()
+        return BoundUpdate(self._update, self._rows, self.number, columns)
+
+
+class BoundUpdate:
+    """An update of certain arrays, in place.
+
+    Attributes:
+        number: the dtype of the hyper-parameters.
+    """
+
+    def __init__(
+        self, update: Any, rows: Any, number: np.dtype[Any], columns: Sequence[Sequence[Any]]
+    ) -> None:
+        self.number = number
+        self._update = update
+        self._rows = rows
+        self._columns = columns  # the kernels know their addresses only
+        self._table = tensors(tuple(column[0].size for column in columns))
+        self._state = sent_addresses([array for column in columns for array in column])
+
+    def start(self, gradients: Sequence[Any], hyper: Sequence[Any]) -> Callable[[], None]:
+        """All but the launch, which what comes back does.
+
+        Args:
+            gradients: one for each tensor, of its size and dtype, in C's order.
+            hyper: device arrays of one number of the dtype `number`, in the order of their names.
+        """
+        table = self._table
         arguments = (
-            state,
+            self._state,
             addresses(gradients),
             table.sizes,
             table.blocks,
             np.int32(CHUNK),
             *hyper,
         )
-        kept = columns, gradients, arguments
+        kept = gradients, arguments  # until the launch: then the stream keeps the order
 
         def update() -> None:
             if table.count:
-                self._update((table.count,), (THREADS,), kept[2])
+                self._update((table.count,), (THREADS,), kept[1])
 
         return update
 
-    def start_rows(
-        self,
-        column: Sequence[Any],
-        gradient: Any,
-        rows: Any,
-        hyper: Sequence[Any],
-    ) -> Callable[[], None]:
-        """The same for rows of one variable and its slots.
+    def start_rows(self, gradient: Any, rows: Any, hyper: Sequence[Any]) -> Callable[[], None]:
+        """The same for rows of the only tensor.
 
         Args:
-            column: the variable and its slots, shape (n, ...).
             gradient: shape (m, ...), in C's order.
             rows: int64 in [0, n), each at most once, shape (m,).
             hyper: as for `start`.
@@ -97,12 +115,12 @@ class DeviceUpdate:
         total = gradient.size
         width = total // rows.size if rows.size else 0
         arguments = (
-            addresses(column),
+            self._state,
             addresses([gradient]),
             rows,
             np.int64(total),
             np.int64(width),
             *hyper,
         )
-        kept = column, gradient, arguments
-        return lambda: over_elements(self._rows, total, kept[2])
+        kept = gradient, arguments
+        return lambda: over_elements(self._rows, total, kept[1])

@@ -1,0 +1,246 @@
+"""The lines of a program for a device.
+
+As `optkit.runtime.code`, with one thing more to know of each value: where it is. What the host
+can know without asking the device stays on the host: what is fed, constants, shapes, and integers
+made of these. It is sent when a kernel needs it. The other way, something waits for the device
+only where an operation insists on a host value that the device alone knows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from optkit.backend import Backend
+from optkit.dtypes import string
+from optkit.graph import Operation, Tensor
+from optkit.runtime.code import FILE, fold, freed, new_values
+from optkit.runtime.device_updates import DeviceGroup, DeviceRows
+from optkit.runtime.plan import Plan, Step
+
+__all__ = ["DeviceCode"]
+
+_FROM_SHAPES = frozenset({"Rank", "Shape", "Size"})
+"""Operations that ask an array for its shape only."""
+_SMALL = 1 << 10
+"""Elements up to which integers are worked out on the host."""
+
+
+class DeviceCode:
+    """The lines of a program, and the values they refer to by name."""
+
+    def __init__(self, plan: Plan, backend: Backend) -> None:
+        self.plan = plan
+        self.backend = backend
+        self.lines: list[str] = []
+        self.space: dict[str, Any] = {
+            "on_device": backend.asarray,
+            "on_host": backend.to_numpy,
+            "number": _number,
+        }
+        self.tensors = {place: tensor for tensor, place in plan.places.items()}
+        # Where a value is: on the device; on the host; or where the run finds it.
+        self.device: dict[int, str] = {}
+        self.host: dict[int, str] = {}
+        self.found: dict[int, str] = {place: f"fed[{i}]" for i, place in enumerate(plan.fed)}
+        self.constants: dict[int, Any] = {}
+        self.updates: list[str] = []
+        self.versions: dict[tuple[Operation, Operation], str] = {}
+
+    def bound(self, value: Any) -> str:
+        """A name for a value of the compiler's."""
+        name = f"c{len(self.space)}"
+        self.space[name] = value
+        return name
+
+    # -- where values are -------------------------------------------------------------------
+
+    def on_device(self, place: int) -> str:
+        """The name of a value on the device; texts are always on the host."""
+        if place not in self.device:
+            if self.tensors[place].dtype is string:
+                return self.anywhere(place)
+            if place in self.constants:
+                self.device[place] = self.bound(self.backend.asarray(self.constants[place]))
+            else:
+                name = f"v{place}d"
+                self.lines.append(f"{name} = on_device({self.anywhere(place)})")
+                self.device[place] = name
+        return self.device[place]
+
+    def on_host(self, place: int) -> str:
+        """The name of a value on the host."""
+        if place not in self.host:
+            if place in self.constants:
+                self.host[place] = self.bound(self.constants[place])
+            else:
+                name = f"v{place}h"
+                self.lines.append(f"{name} = on_host({self.anywhere(place)})")
+                self.host[place] = name
+        return self.host[place]
+
+    def anywhere(self, place: int) -> str:
+        """The name of a value where it is, on the host if it is there too."""
+        if place in self.host or place in self.constants:
+            return self.on_host(place)
+        return self.found[place] if place in self.found else self.device[place]
+
+    def _known(self, place: int) -> bool:
+        """Whether a value is on the host without anybody waiting for it."""
+        return place in self.host or place in self.constants
+
+    # -- operations that write nothing ------------------------------------------------------
+
+    def compute(self, step: Step) -> None:
+        """An operation that writes nothing."""
+        op, kind = step.op, step.op.kind
+        if kind.access in ("variable", "read"):
+            self._read(step)
+        elif kind.name in ("Identity", "StopGradient"):
+            self._alias(step)
+        elif op.outputs and not fold(step, self.constants):
+            self._call(step)
+
+    def _read(self, step: Step) -> None:
+        variable = step.op.variables[0] if step.op.variables else step.op
+        (place,) = step.outputs
+        if place is None:
+            return
+        fed = self.plan.fed_variables.get(variable)
+        if fed is not None:
+            self.found[place] = self.found[fed]
+        elif step.sources:
+            self.device[place] = self.versions[variable, step.sources[0]]
+        else:
+            name = self.device[place] = f"v{place}"
+            self.lines.append(f"{name} = state[{self.bound(variable)}]")
+
+    def _alias(self, step: Step) -> None:
+        (source,), (place,) = step.inputs, step.outputs
+        if place is None:
+            return
+        for known in (self.constants, self.device, self.host, self.found):
+            if source in known:
+                known[place] = known[source]
+
+    def _call(self, step: Step) -> None:
+        op, kind = step.op, step.op.kind
+        assert kind.kernel is not None
+        on_host = self._for_the_host(step)
+        if on_host:
+            arguments = [self.anywhere(place) for place in step.inputs]
+        else:
+            arguments = [self._argument(step, i) for i in range(len(step.inputs))]
+        if kind.random:
+            arguments.append(f"stream=stream({self.bound(op)})")
+        xp = np if on_host else self.backend.xp
+        kernel = self.bound(functools.partial(kind.kernel, xp, **op.attrs))
+        targets = []
+        for place, tensor in zip(step.outputs, op.outputs, strict=True):
+            targets.append("_" if place is None else f"v{place}")
+            if place is not None:
+                self._places(step, tensor, on_host)[place] = f"v{place}"
+        self.lines.append(f"{', '.join(targets)} = {kernel}({', '.join(arguments)})")
+
+    def _argument(self, step: Step, i: int) -> str:
+        kind, place = step.op.kind, step.inputs[i]
+        if i in kind.host:
+            return self.on_host(place)
+        return self.anywhere(place) if i in kind.either else self.on_device(place)
+
+    def _places(self, step: Step, tensor: Tensor, on_host: bool) -> dict[int, str]:
+        """Where an output will be."""
+        if on_host:
+            return self.host
+        # Numbers of rows stay where they came from.
+        if tensor.dtype is string or (step.op.kind.either and tensor.dtype.is_integer):
+            return self.found
+        return self.device
+
+    def _for_the_host(self, step: Step) -> bool:
+        """Whether the host can do an operation at once: small integers made of what it knows."""
+        op, kind = step.op, step.op.kind
+        if kind.name in _FROM_SHAPES:
+            return True
+        if kind.random or not step.inputs or not all(map(self._known, step.inputs)):
+            return False
+        for tensor in op.outputs:
+            count = tensor.shape.num_elements()
+            if tensor.dtype.is_floating or tensor.dtype is string or count is None:
+                return False
+            if count > _SMALL:
+                return False
+        return True
+
+    # -- writes -----------------------------------------------------------------------------
+
+    def write(self, step: Step) -> None:
+        """A write whose new values are made beside the old ones."""
+        op = step.op
+        write = self.bound(functools.partial(new_values, self.backend.xp, op))
+        arguments = "".join(f", {self._argument(step, i)}" for i in range(len(step.inputs)))
+        names = tuple(f"w{op.index}_{i}" for i in range(len(op.variables)))
+        self.lines.append(f"{', '.join(names)}, = {write}(state, written, fed{arguments})")
+        self.versions |= {(v, op): name for v, name in zip(op.variables, names, strict=True)}
+        for place in step.outputs:
+            if place is not None:
+                self.device[place] = names[0]
+
+    def rows(self, rows: DeviceRows) -> None:
+        """A sparse update: everything but the launch now, the launch at the end."""
+        gradient, indices, *hyper = rows.step.inputs
+        start = self.bound(functools.partial(rows.start, self.backend.xp))
+        numbers = self._numbers(hyper, rows.update.number)
+        arguments = f"{self.on_device(gradient)}, {self.anywhere(indices)}, {numbers}"
+        self._update(f"{start}({arguments})")
+
+    def group(self, group: DeviceGroup) -> None:
+        """Fused updates: everything but the launch now, the launch at the end."""
+        hyper = group.hyper if group.scale is None else (*group.hyper, group.scale)
+        start = self.bound(group.start)
+        assert group.update is not None
+        numbers = self._numbers(hyper, group.update.number)
+        self._update(f"{start}({self._list(group.gradients)}, {numbers})")
+
+    def _list(self, places: Sequence[int]) -> str:
+        return f"[{', '.join([self.on_device(place) for place in places])}]"
+
+    def _numbers(self, places: Sequence[int], dtype: np.dtype[Any]) -> str:
+        """Hyper-parameters as device arrays of a dtype; constants are sent once."""
+        names = []
+        for place in places:
+            if place in self.constants:
+                number = np.asarray(self.constants[place]).astype(dtype)
+                names.append(self.bound(self.backend.asarray(number)))
+            else:
+                names.append(f"number({self.on_device(place)}, {self.bound(dtype)})")
+        return f"[{', '.join(names)}]"
+
+    def _update(self, call: str) -> None:
+        name = f"u{len(self.updates)}"
+        self.lines.append(f"{name} = {call}")
+        self.updates.append(name)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def function(self) -> Callable[..., Any]:
+        """The program: gives what is fetched, where it is, and the launches that are left."""
+        results = [
+            self.anywhere(place) if isinstance(item, Tensor) and place is not None else "None"
+            for item, place in zip(self.plan.fetches, self.plan.fetched, strict=True)
+        ]
+        updates = "".join(f"{update}, " for update in self.updates)
+        self.lines.append(f"return [{', '.join(results)}], ({updates})")
+        text = "\n    ".join(["def program(state, fed, written, stream):", *freed(self.lines)])
+        scope = dict(self.space)
+        exec(compile(text, FILE, "exec"), scope)
+        function: Callable[..., Any] = scope["program"]
+        return function
+
+
+def _number(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A hyper-parameter in the dtype of the arithmetic."""
+    return value if value.dtype == dtype else value.astype(dtype)

@@ -1,0 +1,139 @@
+"""Programs on a device: a plan as straight-line code that seldom waits.
+
+As on the host, a program computes first and writes last. The kernels of the computation are
+queued; what is fetched starts on its way home; then the updates are queued, one launch for each
+group; and only then does the host wait, for what was fetched. Row numbers that the device alone
+knows are checked there: their one flag comes home with the fetches, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from optkit.backend import Backend
+from optkit.backend.cuda.checks import Checks
+from optkit.backend.cuda.transfer import Transfer, is_device_array
+from optkit.errors import InvalidArgumentError
+from optkit.graph import Operation
+from optkit.ops.random import Stream
+from optkit.runtime.arenas import Arenas
+from optkit.runtime.device_code import DeviceCode
+from optkit.runtime.device_updates import device_groups, device_rows
+from optkit.runtime.execution import handed_out
+from optkit.runtime.interrupts import HeldBack
+from optkit.runtime.plan import Plan
+
+__all__ = ["DeviceProgram", "device_program"]
+
+
+def device_program(plan: Plan, backend: Backend) -> DeviceProgram | None:
+    """The plan as a program for a device, or None where only the reference can run it."""
+    for step in plan.steps:
+        kind = step.op.kind
+        if step.branch or kind.merges or kind.access == "initialized" or kind.effect:
+            return None
+        if kind.kernel is None and kind.access is None:
+            return None  # a placeholder that was not fed: the reference tells
+    return DeviceProgram(plan, backend)
+
+
+class DeviceProgram:
+    """A plan as code for a device; see the module."""
+
+    def __init__(self, plan: Plan, backend: Backend) -> None:
+        self._plan = plan
+        self._backend = backend
+        readers = Counter(place for step in plan.steps for place in step.inputs)
+        readers.update(place for place in plan.fetched if place is not None)
+        seen = _seen(plan, readers)
+        self._groups = device_groups(plan, readers, seen)
+        self._rows = device_rows(plan, seen)
+        self._function: Callable[..., Any] | None = None
+        self._departures = 0
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it updates variables in place, which saves memory from the first run on."""
+        return bool(self._groups or self._rows)
+
+    def __call__(
+        self,
+        state: MutableMapping[Operation, Any],
+        arenas: Arenas,
+        entropy: int,
+        fed: Sequence[Any],
+    ) -> list[Any]:
+        """Run, and make what was written the state.
+
+        Whatever is raised, nothing has changed, but for a fault of the device, which ends the
+        session; the reference tells what was wrong, and where.
+        """
+        if self._function is None or self._departures != arenas.departures:
+            self._compile(state, arenas)
+        assert self._function is not None
+        written: dict[Operation, Any] = {}
+
+        def stream(op: Operation) -> Stream:
+            count = state.get(op, 0)
+            written[op] = count + 1
+            seeds = op.attrs["seed"]
+            return Stream(seeds if seeds[0] is not None else (entropy, op.index), count)
+
+        with np.errstate(all="ignore"), Checks() as checks:
+            values, updates = self._function(state, fed, written, stream)
+        flag = checks.flag
+        transfer = Transfer(values if flag is None else [*values, flag])
+        if flag is not None and transfer.wait()[-1].any():
+            raise InvalidArgumentError("a number of a row is out of range")
+        with HeldBack():
+            for update in updates:
+                update()
+            arenas.commit(state, written)
+            arrays = transfer.wait()
+        return [_own(value, array) for value, array in zip(values, arrays, strict=False)]
+
+    def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
+        for group in self._groups:
+            group.arrange(state, arenas)
+        for rows in self._rows:
+            rows.arrange(state, arenas)
+        code = DeviceCode(self._plan, self._backend)
+        special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
+        special |= {rows.step for rows in self._rows}
+        for step in self._plan.steps:
+            if step in special:
+                continue
+            if step.op.kind.access == "write":
+                code.write(step)
+            else:
+                code.compute(step)
+        for rows in self._rows:
+            code.rows(rows)
+        for group in self._groups:
+            code.group(group)
+        self._function = code.function()
+        self._departures = arenas.departures
+
+
+def _seen(plan: Plan, readers: Mapping[int, int]) -> set[Operation]:
+    """The writes whose results are seen in the run: by a read, a reader, or another write."""
+    writes = [step for step in plan.steps if step.op.kind.access == "write"]
+    count = Counter(variable for step in writes for variable in step.op.variables)
+    seen = {
+        step.op
+        for step in writes
+        if any(count[variable] > 1 for variable in step.op.variables)
+        or any(readers[place] for place in step.outputs if place is not None)
+    }
+    return seen.union(*(step.sources[:1] for step in plan.steps))
+
+
+def _own(value: Any, array: Any) -> Any:
+    """A fetched value as the caller's own; what has come from the device is that already."""
+    if array is None or not is_device_array(value):
+        return None if array is None else handed_out(array)
+    return array[()] if array.ndim == 0 else array
