@@ -23,6 +23,7 @@ from optkit.graph import Operation
 from optkit.ops.random import Stream
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.code import Code, StaleShapeError
+from optkit.runtime.device_program import DeviceProgram, device_program
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
 from optkit.runtime.updates import dense_groups, row_updates
@@ -33,10 +34,10 @@ _VERSIONS = 8
 """Shapes of feeds for which a program keeps a version with planned memory."""
 
 
-def compiled(plan: Plan, backend: Backend) -> Program | None:
+def compiled(plan: Plan, backend: Backend) -> Program | DeviceProgram | None:
     """The plan as a program, or None where only the reference can run it."""
     if backend.xp is not np:
-        return None
+        return device_program(plan, backend)
     for step in plan.steps:
         kind = step.op.kind
         if step.branch or kind.merges or kind.access == "initialized":
