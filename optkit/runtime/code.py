@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor
 from optkit.ops.clip import norm_of_parts, norm_runs
 from optkit.runtime.arenas import Arenas
@@ -37,6 +38,12 @@ _NAME = re.compile(r"\b[vwrhg]\d+(?:_\d+)?\b")
 class StaleShapeError(Exception):
     """A value has another shape than when the places of the values were planned."""
 
+    @classmethod
+    def check(cls, value: Any, shape: tuple[int, ...]) -> None:
+        """Raise it unless a value has this shape."""
+        if np.shape(value) != shape:
+            raise cls
+
 
 @dataclass(frozen=True)
 class _Line:
@@ -44,6 +51,7 @@ class _Line:
 
     Attributes:
         text: the line.
+        condition: an expression that says whether it runs; "" if it always does.
         targets: the names it gives values to.
         fresh: whether these share no memory with what it reads.
         into: the line with a place to write to, `{out}` standing for it; None where it cannot.
@@ -51,6 +59,7 @@ class _Line:
     """
 
     text: str
+    condition: str = ""
     targets: tuple[str, ...] = ()
     fresh: bool = False
     into: str | None = None
@@ -58,7 +67,12 @@ class _Line:
 
     def reads(self) -> Iterator[str]:
         """The names of the values it takes."""
-        return (name for name in _NAME.findall(self.text) if name not in self.targets)
+        names = _NAME.findall(f"{self.condition} {self.text}")
+        return (name for name in names if name not in self.targets)
+
+    def source(self, text: str) -> str:
+        """A line of source that runs when this one does."""
+        return f"if {self.condition}: {text}" if self.condition else text
 
 
 class Code:
@@ -74,12 +88,15 @@ class Code:
             "handed_out": handed_out,
             "norm_of_parts": norm_of_parts,
             "np": np,
+            "reached": _reached,
             "StaleShapeError": StaleShapeError,
         }
         self.names: dict[int, str] = {}
         self.constants: dict[int, Any] = {}
         self.filled: set[Part] = set()
         self.updates: list[str] = []
+        # The names that have no value when a branch is not taken.
+        self.conditional: list[str] = []
         # The value of each variable right after each write.
         self.versions: dict[tuple[Operation, Operation], str] = {}
         # The shapes of values that the graph tells in full.
@@ -100,6 +117,7 @@ class Code:
         self.in_slot: set[int] = set()
         for i, place in enumerate(plan.fed):
             self.names[place] = f"fed[{i}]"
+        self.steps = {place: s for s in plan.steps for place in s.outputs if place is not None}
 
     @property
     def plannable(self) -> bool:
@@ -123,6 +141,12 @@ class Code:
         op, kind = step.op, step.op.kind
         if kind.access in ("variable", "read"):
             self._read(step)
+        elif kind.access == "initialized":
+            variable = self.bound(op.variables[0])
+            self._line(step, self._targets(step), f"np.asarray({variable} in state)", fresh=True)
+        elif kind.merges:
+            predicate, yes, no = map(self.name, step.inputs)
+            self._line(step, self._targets(step), f"{yes} if {predicate} else {no}")
         elif kind.name in ("Identity", "StopGradient"):
             self._alias(step)
         elif op.outputs and not self._folded(step) and not self._norm(step):
@@ -135,33 +159,39 @@ class Code:
         if kind.random:
             arguments.append(f"stream=stream({self.bound(op)})")
         kernel = self.bound(functools.partial(kind.kernel, np, **op.attrs))
-        call = f"{{}} = {kernel}({', '.join(arguments)})"
         targets = self._targets(step)
-        names = ", ".join(name or "_" for name in targets)
-        kept = tuple(name for name in targets if name)
-        if kind.into is None or not kept:
-            self.lines.append(_Line(call.format(names), kept))
+        call = f"{kernel}({', '.join(arguments)})"
+        if kind.into is None or not all(targets):
+            self._line(step, targets, call)
             return
         into = self.bound(functools.partial(kind.into, np, **op.attrs))
         dtype = op.outputs[0].dtype.dtype
         (place,) = step.outputs
-        slot = self.slots.get(place) if place is not None else None
-        if slot is not None and slot.shape == op.outputs[0].sizes and slot.dtype == dtype:
-            assert place is not None
+        assert place is not None
+        slot = self.slots.get(place)
+        if slot is None or slot.shape != op.outputs[0].sizes or slot.dtype != dtype:
+            arguments.append("out={out}")
+            text = f"{targets[0]} = {into}({', '.join(arguments)})"
+            self._line(step, targets, call, into=text, dtype=dtype)
+        else:
             self.in_slot.add(place)
             arguments.append(f"out={self.bound(slot)}")
-            text = f"{names} = {into}({', '.join(arguments)})"
-            self.lines.append(_Line(text, kept, fresh=True))
-        else:
-            arguments.append("out={out}")
-            self.lines.append(
-                _Line(
-                    call.format(names),
-                    kept,
-                    into=f"{names} = {into}({', '.join(arguments)})",
-                    dtype=dtype,
-                )
-            )
+            self._line(step, targets, f"{into}({', '.join(arguments)})", fresh=True)
+
+    def _line(self, step: Step, targets: Sequence[str], value: str, **more: Any) -> None:
+        """A line that gives a value to names, "" for one that nobody takes."""
+        names = ", ".join(name or "_" for name in targets)
+        kept = tuple(name for name in targets if name)
+        condition = self._condition(step)
+        if condition:
+            self.conditional += kept
+        self.lines.append(_Line(f"{names} = {value}", condition, kept, **more))
+
+    def _condition(self, step: Step) -> str:
+        """Whether all `cond` branches around an operation are taken, "" if there are none."""
+        return " and ".join(
+            self.name(place) if taken else f"not {self.name(place)}" for place, taken in step.branch
+        )
 
     def _targets(self, step: Step) -> list[str]:
         """The names that an operation's outputs get, "" for one that nobody takes."""
@@ -184,11 +214,13 @@ class Code:
             return
         if fed is not None:
             self.names[place] = self.names[fed]
-        elif step.sources:
+        elif step.sources and self.versions[variable, step.sources[0]] not in self.conditional:
             self.names[place] = self.versions[variable, step.sources[0]]
         else:
-            (name,) = self._targets(step)
-            self.lines.append(_Line(f"{name} = state[{self.bound(variable)}]", (name,)))
+            # A write in a branch that was not taken has no value.
+            sources = [self.versions[variable, write] for write in step.sources]
+            written = "".join(f"{name} if {name} is not None else " for name in sources)
+            self._line(step, self._targets(step), f"{written}state[{self.bound(variable)}]")
 
     def _alias(self, step: Step) -> None:
         (source,), (place,) = step.inputs, step.outputs
@@ -212,9 +244,8 @@ class Code:
         bounds = [(start, stop) for _, start, stop in part.span.rows]
         runs = norm_runs([stop - start for start, stop in bounds])
         views = [part.buffer[bounds[first][0] : bounds[stop - 1][1]] for first, stop in runs]
-        names = [name or "_" for name in self._targets(step)]
-        text = f"{', '.join(names)} = norm_of_parts(np, {self.bound(views)})"
-        self.lines.append(_Line(text, tuple(names), fresh=True))
+        text = f"norm_of_parts(np, {self.bound(views)})"
+        self._line(step, self._targets(step), text, fresh=True)
         return True
 
     def _fill(self, part: Part) -> None:
@@ -241,9 +272,8 @@ class Code:
         op = step.op
         write = self.bound(functools.partial(new_values, np, op))
         arguments = "".join(f", {self.name(place)}" for place in step.inputs)
-        names = tuple(f"w{op.index}_{i}" for i in range(len(op.variables)))
-        text = f"{', '.join(names)}, = {write}(state, written, fed{arguments})"
-        self.lines.append(_Line(text, names))
+        names = [f"w{op.index}_{i}" for i in range(len(op.variables))]
+        self._line(step, [*names, ""], f"*{write}(state, written, fed{arguments}), None")
         self.versions |= {(v, op): name for v, name in zip(op.variables, names, strict=True)}
         for place in step.outputs:
             if place is not None:
@@ -254,7 +284,7 @@ class Code:
         op = row.step.op
         arguments = ", ".join(self.name(place) for place in row.step.inputs)
         name = f"r{op.index}"
-        self.lines.append(_Line(f"{name} = {self.bound(row.compute)}({arguments})", (name,)))
+        self._line(row.step, [name], f"{self.bound(row.compute)}({arguments})")
         self.updates.append(f"({self.bound(row.apply)}, {name})")
 
     def group(self, group: DenseGroup) -> None:
@@ -266,14 +296,14 @@ class Code:
         places = group.hyper if group.scale is None else (*group.hyper, group.scale)
         numbers = f"h{op.index}"
         arguments = ", ".join(self.name(place) for place in places)
-        text = f"{numbers} = {self.bound(group.numbers)}({arguments})"
-        self.lines.append(_Line(text, (numbers,), fresh=True))
+        text = f"{self.bound(group.numbers)}({arguments})"
+        self._line(group.steps[0], [numbers], text, fresh=True)
         work = self.bound(group.stage if group.seen else group.apply)
         for part in group.parts:
             if part.buffer is None:
                 gradient = f"g{op.index}_{part.span.rows[0][0]}"
-                text = f"{gradient} = flat({self.bound(part)}, {self.name(part.places[0])})"
-                self.lines.append(_Line(text, (gradient,)))
+                text = f"flat({self.bound(part)}, {self.name(part.places[0])})"
+                self._line(group.steps[0], [gradient], text)
             else:
                 self._fill(part)
                 gradient = self.bound(part.buffer)
@@ -300,10 +330,14 @@ class Code:
         """The caller's copies, and what is to be done in place."""
         results = []
         for item, place in zip(self.plan.fetches, self.plan.fetched, strict=True):
-            if isinstance(item, Tensor) and place is not None:
-                results.append(f"handed_out({self.name(place)})")
-            else:
+            if not isinstance(item, Tensor) or place is None:
                 results.append("None")
+                continue
+            name = self.name(place)
+            condition = self._condition(self.steps[place]) if place in self.steps else ""
+            if condition:
+                name = f"reached({condition}, {name})"
+            results.append(f"handed_out({name})")
         updates = "".join(f"{update}, " for update in self.updates)
         self.lines.append(_Line(f"return [{', '.join(results)}], ({updates})"))
 
@@ -311,15 +345,17 @@ class Code:
 
     def plain(self) -> Callable[..., Any]:
         """The program, whatever the shapes are."""
-        return self._function([line.text for line in self.lines], self.space)
+        return self._function([line.source(line.text) for line in self.lines], self.space)
 
     def noting(self, shapes: MutableMapping[str, tuple[int, ...]]) -> Callable[..., Any]:
         """The program, which also puts the shapes of its values into `shapes`."""
         lines = []
         for line in self.lines:
-            lines.append(line.text)
+            lines.append(line.source(line.text))
             lines += [
-                f"shapes[{name!r}] = np.shape({name})" for name in line.targets if name[0] == "v"
+                line.source(f"shapes[{name!r}] = np.shape({name})")
+                for name in line.targets
+                if name[0] == "v"
             ]
         return self._function(lines, self.space | {"shapes": shapes})
 
@@ -346,14 +382,16 @@ class Code:
         sure = {*lives, *self.static}
         for line in self.lines:
             if line.into is None or line.targets[0] not in lives:
-                lines.append(line.text)
+                lines.append(line.source(line.text))
                 continue
             # Broadcasting into a larger place would pass unseen.
             for name in line.reads():
                 if name not in sure:
-                    sure.add(name)
-                    lines.append(f"if np.shape({name}) != {shapes[name]}: raise StaleShapeError")
-            lines.append(line.into.format(out=places[line.targets[0]]))
+                    if not line.condition:
+                        sure.add(name)
+                    check = f"StaleShapeError.check({name}, {shapes[name]})"
+                    lines.append(line.source(check))
+            lines.append(line.source(line.into.format(out=places[line.targets[0]])))
         return self._function(lines, space)
 
     def _lives(
@@ -371,7 +409,7 @@ class Code:
             for name in line.reads():
                 seen |= shown.get(name, frozenset())
             last.update(dict.fromkeys(seen, i))
-            if line.into is not None:
+            if line.into is not None and line.targets[0] in shapes:
                 (name,) = line.targets
                 size = int(np.prod(shapes[name])) * np.dtype(line.dtype).itemsize
                 if size >= LARGE:
@@ -384,11 +422,20 @@ class Code:
 
     def _function(self, lines: Sequence[str], space: Mapping[str, Any]) -> Callable[..., Any]:
         body = freed(lines)
+        if self.conditional:
+            body.insert(0, f"{' = '.join(self.conditional)} = None")
         text = "\n    ".join(["def program(state, fed, written, stream):", *body])
         scope = dict(space)
         exec(compile(text, FILE, "exec"), scope)
         function: Callable[..., Any] = scope["program"]
         return function
+
+
+def _reached(taken: Any, value: Any) -> Any:
+    """A fetched value from inside a branch; the reference tells what is wrong if there is none."""
+    if not taken:
+        raise InvalidArgumentError("the branch was not taken")
+    return value
 
 
 _VALUE = re.compile(r"\bv\d+\b")

@@ -6,8 +6,9 @@ gets. Then, with Ctrl-C held back, the fused updates work in place and the rest 
 For feeds of shapes that come again, large values are given places in the session's workspace.
 
 A write whose result is seen in the same run (by a read after it, or by another write) makes its
-values beside the old ones, at its place. Branches are left to `execution.Run`, the reference;
-`compiled` then gives None.
+values beside the old ones, at its place, and so does one in a branch of a `cond`. What does more
+than give values (`Print`, `py_func`) is left to `execution.Run`, the reference; `compiled` then
+gives None.
 """
 
 from __future__ import annotations
@@ -40,8 +41,6 @@ def compiled(plan: Plan, backend: Backend) -> Program | DeviceProgram | None:
         return device_program(plan, backend)
     for step in plan.steps:
         kind = step.op.kind
-        if step.branch or kind.merges or kind.access == "initialized":
-            return None
         if kind.effect:  # a program that fails runs again by the reference
             return None
         if kind.kernel is None and kind.access is None:
@@ -52,7 +51,8 @@ def compiled(plan: Plan, backend: Backend) -> Program | DeviceProgram | None:
 def _seen(plan: Plan) -> dict[Operation, int | None]:
     """The writes whose results are seen in the run, and the index of the first that sees each.
 
-    The index is None where another write to the variable is one of them.
+    The index is None where another write to the variable is one of them, and for writes that
+    happen on a condition.
     """
     writes = [step for step in plan.steps if step.op.kind.access == "write"]
     makers = {place: step.op for step in writes for place in step.outputs}
@@ -66,7 +66,7 @@ def _seen(plan: Plan) -> dict[Operation, int | None]:
             seen.setdefault(makers[place], plan.steps[-1].op.index + 1)
     count = Counter(variable for step in writes for variable in step.op.variables)
     for step in writes:
-        if any(count[variable] > 1 for variable in step.op.variables):
+        if step.branch or any(count[variable] > 1 for variable in step.op.variables):
             seen[step.op] = None
     return seen
 

@@ -702,3 +702,75 @@ def test_an_interrupted_planned_step_leaves_everything(pair, all_planned, monkey
     assert kind is InvalidArgumentError
     assert "net" in text
     pair.run([train, checked], feed)
+
+
+# -- branches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("large", [1, code.LARGE])
+def test_a_step_whose_layers_depend_on_a_fed_flag(pair, monkeypatch, large):
+    monkeypatch.setattr(code, "LARGE", large)
+    optkit.set_random_seed(4)
+    x = optkit.placeholder(optkit.float32, [None, 6])
+    training = optkit.placeholder(optkit.bool, [])
+    net = optkit.layers.dense(x, 5)
+    net = optkit.layers.batch_normalization(net, training=training)
+    net = optkit.layers.dropout(optkit.nn.relu(net), 0.5, training=training)
+    loss = optkit.reduce_mean(optkit.square(net))
+    train = optkit.contrib.layers.optimize_loss(loss, None, 0.1, "Adam", clip_gradients=1.0)
+    pair.run(optkit.global_variables_initializer())
+    rng = np.random.default_rng(6)
+    for flag in [True, True, True, False, True, False, False, False, True]:
+        feed = {x: rng.standard_normal((7, 6)).astype(np.float32), training: flag}
+        pair.run([train, net] if flag else net, feed)
+        assert program_of(pair.fast) is not None
+    pair.run([train, net], {x: np.ones((3, 6), np.float32), training: False})
+
+
+def test_writes_reads_and_fetches_in_branches(pair):
+    outer, inner = (optkit.placeholder(optkit.bool, []) for _ in range(2))
+    w = optkit.Variable(np.float32([1.0, 2.0]))
+    count = optkit.Variable(0)
+    inside = []
+
+    def deep():
+        with optkit.control_dependencies([w.assign_add([1.0, 1.0])]):
+            inside.append(optkit.identity(w) * 10.0)
+        return inside[0]
+
+    def shallow():
+        with optkit.control_dependencies([count.assign_add(1)]):
+            return optkit.random_normal([2]) + w
+
+    def yes():
+        return optkit.cond(inner, deep, lambda: optkit.identity(w))
+
+    result = optkit.cond(outer, yes, shallow)
+    with optkit.control_dependencies([result]):
+        after = [optkit.identity(w), optkit.identity(count), optkit.is_variable_initialized(w)]
+    pair.run(after, {outer: True, inner: True})  # before anything has a value
+    pair.run(optkit.global_variables_initializer())
+    for flags in [(True, True), (True, False), (False, True), (False, False)] * 2:
+        feed = dict(zip([outer, inner], flags, strict=True))
+        pair.run([result, *after], feed)
+        found = pair.run(inside, feed)
+        assert (found[0] is InvalidArgumentError) == (flags != (True, True))
+    program = pair.fast._programs[
+        pair.fast._plan([result.op.outputs[0], *[a.op.outputs[0] for a in after]], [outer, inner])
+    ]
+    assert program is not None
+
+
+def test_an_update_in_a_branch(pair):
+    w = optkit.Variable(np.float32([1.0, -3.0]))
+    flag = optkit.placeholder(optkit.bool, [])
+    opt = optkit.train.AdamOptimizer(0.1)
+    pairs = opt.compute_gradients(optkit.reduce_sum(optkit.square(w)))
+    train = optkit.cond(
+        flag,
+        lambda: optkit.tuple([w], control_inputs=[opt.apply_gradients(pairs)])[0],
+        lambda: optkit.identity(w),
+    )
+    pair.run(optkit.global_variables_initializer())
+    for value in [True, False, True, True, False]:
+        pair.run([train, w], {flag: value})
