@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 from optkit.backend.cuda.launch import CHUNK, THREADS, addresses, function, tensors
-from optkit.backend.cuda.sources import source
+from optkit.backend.cuda.sources import has, source
 
-__all__ = ["global_norm"]
+__all__ = ["can_measure", "device_norm"]
 
 
-def global_norm(arrays: Sequence[Any]) -> Any:
+def can_measure(dtype: np.dtype[Any]) -> bool:
+    """Whether there is a kernel for arrays of a dtype."""
+    return has("norm", dtype)
+
+
+def device_norm(arrays: Sequence[Any]) -> Any:
     """√Σx² over all elements of device arrays of one floating dtype; 0-d, at least float32.
 
     Squares are added up in float64, in an order that only the sizes set.
