@@ -30,6 +30,7 @@ __all__ = [
     "MonitoredSession",
     "MonitoredTrainingSession",
     "SingularMonitoredSession",
+    "guarded_session",
 ]
 
 USE_DEFAULT = object()
@@ -471,9 +472,23 @@ def MonitoredTrainingSession(  # noqa: N802 - TF's name
         )
     all_hooks += hooks or ()
     creator = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
-    directories = dict.fromkeys(str(each) for each in (checkpoint_dir, summary_dir) if each)
-    guard = _Guard(tuple(directories))
-    return MonitoredSession(creator, all_hooks, stop_grace_period_secs, guard=guard)
+    directories = [each for each in (checkpoint_dir, summary_dir) if each]
+    return guarded_session(creator, all_hooks, directories, stop_grace_period_secs)
+
+
+def guarded_session(
+    creator: SessionCreator,
+    hooks: Iterable[Any],
+    directories: Iterable[Any],
+    stop_grace_period_secs: float = 120,
+) -> MonitoredSession:
+    """A `MonitoredSession` that has directories for itself, and ends well at SIGTERM.
+
+    Raises:
+        RuntimeError: another session is at work in one of the directories.
+    """
+    guard = _Guard(tuple(dict.fromkeys(str(each) for each in directories)))
+    return MonitoredSession(creator, hooks, stop_grace_period_secs, guard=guard)
 
 
 def _either(steps: Any, seconds: Any, default: tuple[int | None, float | None]) -> Any:

@@ -10,6 +10,10 @@ from optkit.contrib.framework.arg_scope import (
     current_arg_scope,
     has_arg_scope,
 )
+from optkit.contrib.framework.checkpoints import (
+    assign_from_checkpoint,
+    assign_from_checkpoint_fn,
+)
 from optkit.contrib.framework.variables import (
     add_model_variable,
     assign_from_values,
@@ -36,6 +40,12 @@ from optkit.global_step import (
     get_or_create_global_step,
 )
 from optkit.names import missing
+from optkit.train.checkpoint_reader import (
+    init_from_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+)
 
 __all__ = [
     "add_arg_scope",
@@ -44,6 +54,8 @@ __all__ = [
     "arg_scope_func_key",
     "arg_scoped_arguments",
     "assert_global_step",
+    "assign_from_checkpoint",
+    "assign_from_checkpoint_fn",
     "assign_from_values",
     "assign_from_values_fn",
     "create_global_step",
@@ -62,6 +74,10 @@ __all__ = [
     "get_variables_to_restore",
     "global_variable",
     "has_arg_scope",
+    "init_from_checkpoint",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
     "local_variable",
     "model_variable",
     "variable",

@@ -21,6 +21,7 @@ __all__ = [
     "add_model_variable",
     "assign_from_values",
     "assign_from_values_fn",
+    "assignments",
     "filter_variables",
     "get_local_variables",
     "get_model_variables",
@@ -285,10 +286,21 @@ def assign_from_values(
         ValueError: there is no such variable, or a value has another size.
         TypeError: a value is of another kind.
     """
+    return assignments(
+        [(get_unique_variable(name), value) for name, value in var_names_to_values.items()]
+    )
+
+
+def assignments(pairs: Iterable[tuple[Variable, Any]]) -> tuple[Operation, dict[Any, Any]]:
+    """An operation that sets variables to values, and the feed that it must be run with.
+
+    Raises:
+        ValueError: a value has another size.
+        TypeError: a value is of another kind.
+    """
     feed, writes = {}, []
     with get_default_graph().all_or_nothing():
-        for name, value in var_names_to_values.items():
-            of = get_unique_variable(name)
+        for of, value in pairs:
             fed = placeholder(of.dtype, of.shape, name=f"placeholder/{of.op.name}")
             writes.append(of.assign(fed))
             feed[fed] = _value_for(of, value)
