@@ -123,6 +123,8 @@ class Case:
         self.values = [self._value() for _ in range(draw(st.integers(1, 3)))]
         if draw(st.booleans()):
             self._average()
+        if draw(st.booleans()):
+            self._branch()
 
     def array(self, shape, dtype):
         array = self.rng.standard_normal(shape).astype(dtype.as_numpy_dtype)
@@ -225,6 +227,23 @@ class Case:
         average = optkit.train.ExponentialMovingAverage(0.9)
         with optkit.control_dependencies([self.trains[0]]):
             self.trains.append(average.apply(self.variables))
+
+    def _branch(self):
+        """A cond with a write on one side, and a read after it."""
+        flag = optkit.placeholder(optkit.bool, [])
+        self.feeds[flag] = lambda: bool(self.rng.integers(2))
+        w, v = (self.draw(st.sampled_from(self.variables)) for _ in range(2))
+
+        def written():
+            with optkit.control_dependencies([self._write()]):
+                return optkit.reduce_sum(optkit.cast(w, optkit.float32))
+
+        def read():
+            return optkit.reduce_sum(optkit.cast(v, optkit.float32)) * 2.0
+
+        chosen = optkit.cond(flag, written, read)
+        with optkit.control_dependencies([chosen, self.draw(st.sampled_from(self.trains))]):
+            self.values += [chosen, optkit.identity(w), optkit.identity(v)]
 
     def act(self, pair):
         draw = self.draw
