@@ -84,7 +84,8 @@ class _Layout(NamedTuple):
     stretches: list[tuple[str, int, int]]
     """(name, first byte, end), from the front of the data to its end without holes."""
     start: int
-    checksum: int | None
+    checksum: str | None
+    """Of the data, eight digits; None where there is none."""
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> tuple[dict[
                 for _ in range(0, stop - first, _CHUNK):
                     left = stop + layout.start - file.tell()
                     checksum = _added(layout, checksum, file.read(min(left, _CHUNK)))
-        if layout.checksum not in (None, checksum):
+        if layout.checksum not in (None, f"{checksum:08x}"):
             _refuse(path, "its data is not what was written")
         return arrays, layout.header
 
@@ -259,7 +260,7 @@ def _layout(path: Path, file: BinaryIO) -> _Layout:
     return _Layout(Header(entries, metadata if own else {}, own), stretches, 8 + length, checksum)
 
 
-def _checked(path: Path, head: bytes, digits: str) -> int:
+def _checked(path: Path, head: bytes, digits: str) -> str:
     """The data's checksum, once the header has been held against its own."""
     from crc32c import crc32c
 
@@ -267,10 +268,7 @@ def _checked(path: Path, head: bytes, digits: str) -> int:
     plain = head[:place] + _UNKNOWN.encode() + head[place + len(_UNKNOWN) :]
     if len(digits) != len(_UNKNOWN) or digits[:8] != f"{crc32c(plain):08x}":
         _refuse(path, "its header is not what was written")
-    try:
-        return int(digits[8:], 16)
-    except ValueError:
-        _refuse(path, "it has no checksum")
+    return digits[8:]
 
 
 def _entry(path: Path, name: str, item: Any) -> tuple[Entry, int, int]:
@@ -281,6 +279,8 @@ def _entry(path: Path, name: str, item: Any) -> tuple[Entry, int, int]:
         _refuse(path, f"{name!r} has the dtype {dtype!r}, which is not known here")
     if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2 or len(shape) > _DIMENSIONS:
         _refuse(path, f"{name!r} has the shape {shape!r:.60} and the offsets {offsets!r:.60}")
+    if math.prod(max(size, 1) for size in shape) >= 2**48:  # NumPy has none, empty or not
+        _refuse(path, f"{name!r} has the shape {shape!r:.60}")
     first, stop = offsets
     if stop - first != math.prod(shape) * _SIZES[dtype]:
         _refuse(path, f"{name!r} has {stop - first} bytes, which are not its shape's")
