@@ -160,9 +160,9 @@ def _kind(name: str, kind: type) -> int:
     raise TypeError(f"hyper-parameter {name!r} is a bool, int, float or str, not {kind.__name__}")
 
 
-def _metric_info(metric: _Metric) -> Any:
+def _metric_info(metric: object) -> Any:
     pair = (metric, "") if isinstance(metric, str) else metric
-    if not isinstance(pair, tuple) or [type(part) for part in pair] != [str, str]:
+    if not isinstance(pair, tuple) or [*map(type, pair)] != [str, str]:
         raise TypeError(f"a metric is a tag or a pair of tag and group, not {metric!r:.60}")
     name = _proto.MetricName(tag=pair[0], group=pair[1])
     return _proto.MetricInfo(name=name)

@@ -1,19 +1,18 @@
 """The summaries of an optimizer's steps, for a training loop of any kind."""
 
-import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, SupportsFloat
+from typing import Literal, Self, SupportsFloat
 
-from summaries import encode
-from summaries._arrays import real_array
-from summaries._warn import warn_once
+from summaries.cadence import Cadence
 from summaries.event_log import EventLog
-from summaries.histogram import measure, sum_squares
-from summaries.steps import Step
-from summaries.tags import TagBook
+from summaries.event_queue import PATIENCE
+from summaries.metadata import Annotator, Notes, SummaryBytes
+from summaries.quantities import EXTRA_SUMMARIES
+from summaries.step_parts import Arrays, Quantities, StepParts
+from summaries.steps import Step, check_step
 from summaries.writer import SummaryWriter
 
 OPTIMIZER_SUMMARIES = [
@@ -24,24 +23,42 @@ OPTIMIZER_SUMMARIES = [
     "global_gradient_norm",
 ]
 
+_KNOWN = (*OPTIMIZER_SUMMARIES, *EXTRA_SUMMARIES)
+
 
 class OptimizerSummaries:
-    """Writes loss, learning rate, gradients and their norms, in one event a step.
+    """Writes loss, learning rate, gradients, weights and their norms, in one event a step.
 
     The tags are those of TensorFlow 1's `optimize_loss`, with `:` in a name written as `_`:
     `loss`, `learning_rate`, `global_norm/gradient_norm`, and for each variable `gradients/<name>`
-    (a histogram) and `gradient_norm/<name>`.
+    (a histogram) and `gradient_norm/<name>`; those of EXTRA_SUMMARIES are `<summary>/<name>`.
+
+    Arrays may be NumPy's, CuPy's, PyTorch's, JAX's, or any that NumPy or DLPack takes. One that
+    lives on a device is copied to the host, or counted where it is if a counter for its kind is
+    registered, as `import optkit` does for CuPy.
 
     Args:
         logdir: the directory of the run, or the EventLog or SummaryWriter that is open there, which
-            is then not closed with this object.
-        summaries: which of OPTIMIZER_SUMMARIES are written; None is all of them.
+            is then not closed with this object. In a writer's `step` the summaries are part of
+            that step's event, and of its cadence.
+        summaries: which of OPTIMIZER_SUMMARIES and EXTRA_SUMMARIES are written; None is all of
+            the former.
         scope: comes before each tag, with a slash; TensorFlow's is "OptimizeLoss".
         buckets: the grid of the histograms, see `encode_histogram`.
+        layout: whether a layout of TensorBoard's page of custom scalars is written with the first
+            step.
+        every_n_steps: write scalars every so many steps; what is left out is not looked at.
+        every_secs: the same in seconds.
+        histograms_every_n_steps: the same for histograms.
+        histograms_every_secs: the same in seconds.
+        resume_step: the step at which a resumed run goes on, see `EventLog` (`start_step`).
+        on_error: "raise", or "warn" to issue warnings for errors of the disk, and for values that
+            are refused, and go on.
+        write_to_disk: see `EventLog`.
 
     Raises:
         OSError: the directory cannot be created or written.
-        ValueError: an unknown summary.
+        ValueError: an unknown summary, or an argument is out of its range.
     """
 
     def __init__(
@@ -50,17 +67,36 @@ class OptimizerSummaries:
         summaries: Iterable[str] | None = None,
         *,
         scope: str | None = None,
-        buckets: str = "fast",
+        buckets: str | int = "fast",
+        layout: bool = True,
+        every_n_steps: int | None = None,
+        every_secs: float | None = None,
+        histograms_every_n_steps: int | None = None,
+        histograms_every_secs: float | None = None,
+        resume_step: Step | None = None,
+        on_error: Literal["raise", "warn"] = "raise",
+        write_to_disk: bool | None = None,
     ) -> None:
-        self._wanted = _checked_names(OPTIMIZER_SUMMARIES if summaries is None else summaries)
-        self._prefix = f"{scope}/" if scope else ""
-        self._buckets = buckets
-        self._tags = TagBook()
+        self._quantities = Quantities(
+            _checked_names(OPTIMIZER_SUMMARIES if summaries is None else summaries),
+            f"{scope}/" if scope else "",
+            buckets,
+            warns=on_error == "warn",
+        )
+        self._scalar_cadence = Cadence(every_n_steps, every_secs)
+        self._histogram_cadence = Cadence(histograms_every_n_steps, histograms_every_secs)
+        self._layout = layout
+        self._writer = logdir if isinstance(logdir, SummaryWriter) else None
         self._owns_log = not isinstance(logdir, EventLog | SummaryWriter)
         if isinstance(logdir, SummaryWriter):
             self._log = logdir.log
+        elif isinstance(logdir, EventLog):
+            self._log = logdir
         else:
-            self._log = logdir if isinstance(logdir, EventLog) else EventLog(logdir)
+            self._log = EventLog(
+                logdir, start_step=resume_step, on_error=on_error, write_to_disk=write_to_disk
+            )
+        self._annotated = Annotator(layout=layout)
 
     @property
     def logdir(self) -> Path:
@@ -73,49 +109,56 @@ class OptimizerSummaries:
         *,
         loss: object = None,
         learning_rate: object = None,
-        gradients: Mapping[str, object] | None = None,
+        gradients: Arrays | None = None,
+        weights: Arrays | None = None,
+        updates: Arrays | None = None,
+        unclipped: Arrays | None = None,
         global_norm: object = None,
         wall_time: SupportsFloat | None = None,
     ) -> None:
         """Write the summaries of step n, as far as they were asked for and their value is given.
 
+        In the mappings from a variable's name to an array of any shape, None is a variable that
+        has none.
+
         Args:
             n: the step, see `EventLog.add_summary`.
             loss: a number or 0-d array.
             learning_rate: a number or 0-d array.
-            gradients: the gradient of each variable by its name, arrays of any kind and shape; None
-                is a variable without one.
+            gradients: the gradients, as the optimizer gets them.
+            weights: the variables: for `weights`, `weight_norm`, `sparsity` and `update_ratio`.
+            updates: what the step adds to the variables, for `update_ratio` (‖update‖ / ‖weight‖).
+            unclipped: the gradients before they were clipped: the global norm and `nonfinite` are
+                then theirs, the norm of `gradients` is `global_norm/clipped_gradient_norm`, and
+                `clip_fraction` is 1 - ‖gradient‖ / ‖unclipped gradient‖.
             global_norm: √Σ‖g‖² where it is known already, say from before clipping; None computes
-                it from the gradients.
+                it.
             wall_time: seconds since 1970; None is now.
 
         Raises:
             OSError, TypeError, ValueError: as `encode_scalar`, `encode_histogram` and
                 `EventLog.add_summary` do; nothing is written then.
         """
-        parts = []
-        for name, value in (("loss", loss), ("learning_rate", learning_rate)):
-            if value is not None and name in self._wanted:
-                parts.append(self._scalar(name, value))
-        present = {name: g for name, g in (gradients or {}).items() if g is not None}
-        squares, variable_parts = self._variables(present)
-        if "global_gradient_norm" in self._wanted:
-            norm = "global_norm/gradient_norm"
-            if global_norm is not None:
-                parts.append(self._scalar(norm, global_norm))
-            elif present:
-                tag = self._tags.clean(self._prefix + norm)
-                parts.append(encode.encode_scalar(tag, math.sqrt(squares)))
-        self._log.add_summary(b"".join(parts + variable_parts), n, wall_time)
+        if not self._log.writes:
+            return
+        scalars, histograms = self._due(n)
+        if not scalars and not histograms:
+            return
+        step = StepParts(self._quantities, scalars, histograms)
+        step.scalar("loss", loss)
+        step.scalar("learning_rate", learning_rate)
+        step.gradients(gradients or {}, unclipped, global_norm)
+        step.weights(weights or {}, updates or {})
+        self._write(step.parts, n, wall_time)
 
-    def flush(self) -> None:
-        """Return when everything written so far is in the file, for any process to read."""
-        self._log.flush()
+    def flush(self, timeout: float = PATIENCE) -> None:
+        """Return when everything written so far is in the file; see `EventLog.flush`."""
+        self._log.flush(timeout)
 
-    def close(self) -> None:
-        """Close the event log, unless it was given."""
+    def close(self, timeout: float = PATIENCE) -> None:
+        """Close the event log, unless it was given; see `EventLog.close`."""
         if self._owns_log:
-            self._log.close()
+            self._log.close(timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -128,41 +171,35 @@ class OptimizerSummaries:
     ) -> None:
         self.close()
 
-    def _scalar(self, name: str, value: object) -> bytes:
-        tag = self._tags.clean(self._prefix + name)
-        number = encode.real_scalar(tag, value)
-        if not math.isfinite(number):
-            warn_once("scalar", tag, message=f"the scalar {tag!r} is {number}")
-        return encode.encode_scalar(tag, number)
+    def _due(self, n: Step | None) -> tuple[bool, bool]:
+        """Whether scalars, and whether histograms, are written at this step."""
+        number = self._log.last_step if n is None else check_step(n)
+        scalars = self._scalar_cadence.is_due(number)
+        histograms = self._histogram_cadence.is_due(number)
+        if self._writer is not None:
+            scalars = scalars and self._writer.is_due(n, scalar=True)
+            histograms = histograms and self._writer.is_due(n)
+        return scalars, histograms
 
-    def _variables(self, gradients: Mapping[str, object]) -> tuple[float, list[bytes]]:
-        """Σ‖g‖² over the gradients, and the summaries of each; an array is read once."""
-        wanted = self._wanted
-        if wanted.isdisjoint({"gradients", "gradient_norm", "global_gradient_norm"}):
-            return 0.0, []
-        total, parts = 0.0, []
-        for name, gradient in gradients.items():
-            tag = self._tags.clean(f"{self._prefix}gradients/{name}")
-            array = real_array(tag, gradient)
-            if "gradients" in wanted:
-                histogram = measure(array, self._buckets)
-                parts.append(encode.histogram_bytes(tag, histogram))
-                squares = histogram.norm**2
-            else:
-                squares = sum_squares(array)
-                if not math.isfinite(squares):
-                    warn_once("nonfinite", tag, message=f"values of {tag!r} are NaN or infinite")
-            if "gradient_norm" in wanted:
-                norm_tag = self._tags.clean(f"{self._prefix}gradient_norm/{name}")
-                parts.append(encode.encode_scalar(norm_tag, math.sqrt(squares)))
-            total += squares
-        return total, parts
+    def _write(
+        self, parts: list[tuple[str, bytes]], n: Step | None, wall_time: SupportsFloat | None
+    ) -> None:
+        data = b"".join([part for _, part in parts])
+        new = self._quantities.new
+        metadata = {tag: new[tag] for tag, _ in parts if tag in new} if new else {}
+        if metadata:
+            data = SummaryBytes(data, Notes(metadata, self._layout))
+        if self._writer is not None:
+            self._writer.add_encoded(data, n, wall_time)
+        else:
+            self._log.add_encoded(self._annotated(data), n, wall_time)
+        for tag in metadata:
+            del new[tag]
 
 
 def _checked_names(summaries: Iterable[str]) -> frozenset[str]:
     names = [summaries] if isinstance(summaries, str) else list(summaries)
     for name in names:
-        if name not in OPTIMIZER_SUMMARIES:
-            known = ", ".join(OPTIMIZER_SUMMARIES)
-            raise ValueError(f"summaries must be among {known}, not {name!r}")
+        if name not in _KNOWN:
+            raise ValueError(f"summaries must be among {', '.join(_KNOWN)}, not {name!r}")
     return frozenset(names)

@@ -234,11 +234,14 @@ class SummaryWriter:
             walltime = current.wall_time
         self._log.add_encoded(summary, global_step, walltime)
 
-    def is_due(self, global_step: Step | None = None) -> bool:
-        """Whether what is no scalar would be written now: always, but in a step left out."""
+    def is_due(self, global_step: Step | None = None, *, scalar: bool = False) -> bool:
+        """Whether a scalar, or else anything but a scalar, would be written now.
+
+        It is, unless within a `step` that the cadence leaves out, or where nothing is written.
+        """
         scope = self._current.scope
         if scope is not None and (global_step is None or global_step == scope.step):
-            return scope.histograms
+            return scope.scalars if scalar else scope.histograms
         return self._writes
 
     # -- scalars
@@ -301,14 +304,9 @@ class SummaryWriter:
 
         TensorboardX opens a run, a file and threads for each tag instead.
         """
-        # One event, or a part of that of the step.
-        parts: list[bytes] = []
-        scope = self._current.scope
-        if scope is not None and (global_step is None or global_step == scope.step):
-            if not scope.scalars:
-                return
-        elif not self._writes:
+        if not self.is_due(global_step, scalar=True):
             return
+        parts = []
         for tag, value in tag_scalar_dict.items():
             name = f"{main_tag}/{tag}"
             head = self._heads.get(name) or self._first_head(name, "", "")
