@@ -30,6 +30,7 @@ _FILES = {
     "norm": ("float16", "float32", "float64"),
     "segments": ("float16", "float32", "float64", "int32", "int64"),
     "bounds": ("int32", "int64"),
+    "histogram": ("float32", "float64"),
     "pack": (None,),
 }
 """Kernel files, and the dtypes there are of each."""
