@@ -20,7 +20,7 @@ from optkit.ops.arguments import axis_in, static_ints
 from optkit.ops.array import size
 from optkit.ops.core import Array, ArrayModule, as_tensor, composite, constant, op
 from optkit.ops.logic import REALS, greater, less, logical_or
-from optkit.ops.math import cast, div_no_nan, select
+from optkit.ops.math import cast, check_numerics, div_no_nan, select
 from optkit.ops.sparse import deduplicate
 from optkit.shapes import Shape
 
@@ -317,7 +317,12 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
 
 @composite
 def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+    t_list: Any,
+    clip_norm: Any,
+    use_norm: Any = None,
+    name: str | None = None,
+    *,
+    error_if_nonfinite: bool = False,
 ) -> tuple[list[Any], Tensor]:
     """Tensors scaled by min(1, clip_norm/n), with n the norm of all of them together.
 
@@ -326,12 +331,14 @@ def clip_by_global_norm(
         clip_norm: a number or tensor; infinity clips nothing, nor does a negative one, as in TF.
         use_norm: n, if it is known already.
         name: the name scope.
+        error_if_nonfinite: raise when n is infinite or NaN; a run that raises changes nothing.
 
     Returns:
-        The clipped list and n. If n is infinite or NaN, all elements become NaN.
+        The clipped list and n. If n is infinite or NaN, all elements become NaN, as in TF.
 
     Raises:
         TypeError: `t_list` is no list, or a tensor is not floating.
+        InvalidArgumentError: when run, with `error_if_nonfinite`, n is infinite or NaN.
     """
     with get_default_graph().name_scope(name or "clip_by_global_norm"):
         items = _merged(t_list)
@@ -344,6 +351,8 @@ def clip_by_global_norm(
             norm = cast(norm, _wide(norm.dtype))
         if not values:
             return items, shown
+        if error_if_nonfinite:
+            norm = check_numerics(norm, "the global norm is inf or nan")
         threshold = _threshold(clip_norm, norm.dtype)
         factor = _clip_factor(norm, threshold, negative=1, strict=True)
         return [

@@ -1,12 +1,12 @@
 """Learning-rate schedules: the rate as a function of the step.
 
-All take the initial rate (a number, Tensor or Variable) and the step (an integer or floating
-Variable, Tensor or number), which is read each time the rate is needed: before the train op counts
-it. The result is a Tensor in the rate's dtype; Python floats and integers give float32. In eager
-mode it is a function without arguments that computes the rate, as optimizers take it. What
-depends on the step is computed in float64, so that periods end at whole steps exactly and large
-int64 steps keep their digits. The rate can be differentiated, the step and the shape of the curve
-cannot. With s the step and n the length of a period, in steps:
+All take the initial rate (a number, Tensor, Variable or another schedule) and the step (an integer
+or floating Variable, Tensor or number), which is read each time the rate is needed: before the
+train op counts it. The result is a Tensor in the rate's dtype; Python floats and integers give
+float32. In eager mode it is a function without arguments that computes the rate, as optimizers take
+it. What depends on the step is computed in float64, so that periods end at whole steps exactly and
+large int64 steps keep their digits. The rate can be differentiated, the step and the shape of the
+curve cannot. With s the step and n the length of a period, in steps:
 
     exponential_decay         lr · rate^(s/n)
     natural_exp_decay         lr · e^(−rate·s/n)

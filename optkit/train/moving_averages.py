@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from optkit.dtypes import FLOATS, DType, float64
-from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph, is_symbolic
+from optkit.graph import (
+    GraphKeys,
+    Operation,
+    Tensor,
+    get_default_graph,
+    get_default_session,
+    is_symbolic,
+)
 from optkit.initializers import zeros_initializer
 from optkit.ops import state
 from optkit.ops.control import group
 from optkit.ops.core import as_tensor, constant
 from optkit.ops.math import cast, divide, minimum, pow
+from optkit.runtime import Session, SessionState
 from optkit.train.checks import is_number
 from optkit.train.slots import create_slot, create_zeros_slot
 from optkit.variable_scope import get_variable, variable_scope
@@ -157,6 +166,7 @@ class ExponentialMovingAverage:
         self._name = name
         self._averages: dict[Variable | Tensor, Variable] = {}
         self._debiasing: dict[Variable, tuple[Variable, Variable]] = {}
+        self._swapped: list[Session | None] = []
 
     def __repr__(self) -> str:
         return f"<optkit.ExponentialMovingAverage {self._name!r} decay={self._decay}>"
@@ -176,28 +186,43 @@ class ExponentialMovingAverage:
             TypeError: an item is no Variable or Tensor, or not floating.
         """
         items = trainable_variables() if var_list is None else list(var_list)
+        graph = get_default_graph()
+        before = self._averages, self._debiasing
+        try:
+            with graph.all_or_nothing():
+                self.start(items)
+                with graph.name_scope(self._name) as scope:
+                    decay = self._current_decay()
+                    averages = [self._averages[item] for item in items]
+                    updates = [
+                        _moved(average, item, decay, self._debiasing.get(average))
+                        for item, average in zip(items, averages, strict=True)
+                    ]
+                    return group(*updates, name=scope)
+        except BaseException:
+            self._averages, self._debiasing = before
+            raise
+
+    def start(self, var_list: Iterable[Variable | Tensor] | None = None) -> None:
+        """Make the averages that are missing, as `apply` does; in eager mode they start now.
+
+        Raises:
+            TypeError: as `apply`.
+        """
+        items = trainable_variables() if var_list is None else list(var_list)
         for item in items:
             if not isinstance(item, Variable | Tensor):
                 raise TypeError(f"var_list: expected Variables or Tensors, got {item!r}")
             if item.dtype not in FLOATS:
                 raise TypeError(f"var_list: expected floating dtypes, got {item!r}")
-        graph = get_default_graph()
         averages, debiasing = dict(self._averages), dict(self._debiasing)
-        with graph.all_or_nothing():
+        with get_default_graph().all_or_nothing():
             for item in items:
                 if item not in averages:
                     averages[item] = average = self._shadow(item)
                     if self._zero_debias and isinstance(item, Tensor):
                         debiasing[average] = _debiasing(average)
-            with graph.name_scope(self._name) as scope:
-                decay = self._current_decay()
-                updates = [
-                    _moved(averages[item], item, decay, debiasing.get(averages[item]))
-                    for item in items
-                ]
-                operation = group(*updates, name=scope)
         self._averages, self._debiasing = averages, debiasing
-        return operation
 
     def _shadow(self, item: Variable | Tensor) -> Variable:
         if isinstance(item, Tensor):
@@ -242,3 +267,79 @@ class ExponentialMovingAverage:
             if variable not in averaged:
                 restored.setdefault(variable.op.name, variable)
         return restored
+
+    @contextlib.contextmanager
+    def swapped(
+        self, session: Any = None, var_list: Iterable[Variable] | None = None
+    ) -> Iterator[None]:
+        """Evaluate with averages: in the block each variable and its average change places.
+
+            with averages.swapped(session):
+                accuracy = session.run(accuracy, feeds)
+
+        All change places at once and bit for bit, and change back at the end, whether or not the
+        block raised. It adds nothing to the graph, which may be finalized. A checkpoint that is
+        saved in the block has the averages under the variables' names.
+
+        Args:
+            session: the session that holds them; the default one if None. Nothing in eager mode.
+            var_list: the Variables to swap; all that have an average if None.
+
+        Raises:
+            TypeError: `session` is no Session.
+            ValueError: there is no session, or a variable of `var_list` has no average.
+            RuntimeError: they are swapped already.
+            FailedPreconditionError: a variable holds no value.
+        """
+        pairs = self._pairs(var_list)
+        held = None if any(v.graph.eager for v, _ in pairs) else _session(session)
+        if held is not None and var_list is None:
+            pairs = [(v, average) for v, average in pairs if v.graph is held.graph]
+        if any(held is other for other in self._swapped):
+            raise RuntimeError("session: its variables and averages are swapped already")
+        _swap(held, pairs)
+        self._swapped.append(held)
+        try:
+            yield
+        finally:
+            self._swapped.remove(held)
+            _swap(held, pairs)
+
+    def _pairs(self, var_list: Iterable[Variable] | None) -> list[tuple[Variable, Variable]]:
+        """Variables and their averages."""
+        if var_list is None:
+            return [(v, a) for v, a in self._averages.items() if isinstance(v, Variable)]
+        pairs = []
+        for variable in dict.fromkeys(var_list):
+            average = self._averages.get(variable)
+            if average is None or not isinstance(variable, Variable):
+                raise ValueError(f"var_list: expected Variables with averages, got {variable!r}")
+            pairs.append((variable, average))
+        return pairs
+
+
+def _session(session: Any) -> Session:
+    """The session that holds the variables."""
+    if session is None:
+        session = get_default_session()
+        if session is None:
+            raise ValueError("session: expected one, got None, and there is no default session")
+    raw = getattr(session, "raw_session", None)
+    found = raw() if callable(raw) else session
+    if not isinstance(found, Session):
+        raise TypeError(f"session: expected a Session, got {session!r}")
+    return found
+
+
+def _swap(session: Session | None, pairs: list[tuple[Variable, Variable]]) -> None:
+    """Exchange the values of variables and averages, all at once."""
+    if session is None:
+        values = [(v.numpy(), average.numpy()) for v, average in pairs]
+        for (variable, average), (own, other) in zip(pairs, values, strict=True):
+            variable.assign(other)
+            average.assign(own)
+        return
+    names = {v.op.name: average.op.name for v, average in pairs}
+    names |= {average: variable for variable, average in names.items()}
+    values_of = session.export_state(list(names)).variables
+    session.import_state(SessionState({name: values_of[other] for name, other in names.items()}))

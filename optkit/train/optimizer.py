@@ -309,6 +309,14 @@ class Optimizer:
             return self._hyper_tensor("learning_rate", self._hyper["learning_rate"])
         return None
 
+    def applies_when(self) -> Tensor | None:
+        """A bool tensor: whether the run that takes the last gradients computed moves variables.
+
+        None means always. `optimize_loss` and `create_train_op` write summaries of gradients only
+        when it holds.
+        """
+        return None
+
     # -- TF1's hooks ------------------------------------------------------------------------
 
     def _create_slots(self, var_list: Sequence[Variable]) -> None:

@@ -119,6 +119,8 @@ def rate_tensor(label: str, argument: str, value: Any) -> Tensor:
     """The rate as a floating tensor."""
     if value is None:
         raise ValueError(f"{label}: {argument}: expected a rate, got None")
+    if callable(value) and not is_symbolic(value):
+        value = value()  # in eager mode that is what another schedule gave
     if not is_symbolic(value):
         require_number(label, argument, value)
     tensor = _real(label, argument, as_tensor(value, name=argument))

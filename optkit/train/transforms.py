@@ -12,9 +12,9 @@ from typing import Any
 
 from optkit.graph import IndexedSlices, Tensor, get_default_graph, is_symbolic
 from optkit.ops.array import shape
-from optkit.ops.clip import clip_by_norm, global_norm
+from optkit.ops.clip import clip_by_global_norm, clip_by_norm, global_norm
 from optkit.ops.core import as_tensor, constant
-from optkit.ops.math import cast
+from optkit.ops.math import cast, check_numerics
 from optkit.ops.random import truncated_normal
 from optkit.ops.sparse import deduplicate
 from optkit.train.checks import require
@@ -22,6 +22,7 @@ from optkit.train.checks import require
 __all__ = [
     "add_gradient_noise",
     "as_pairs",
+    "clip_by_global_norm_fn",
     "clip_gradient_norms",
     "clip_gradient_norms_fn",
     "gradient_norm",
@@ -184,29 +185,77 @@ def multiply_gradients(
     )
 
 
-def clip_gradient_norms(gradients_to_variables: Any, max_norm: Any) -> list[GradAndVar]:
+def clip_gradient_norms(
+    gradients_to_variables: Any, max_norm: Any, *, error_if_nonfinite: bool = False
+) -> list[GradAndVar]:
     """Clip each gradient by its own norm: g·max_norm / max(‖g‖, max_norm).
 
     Args:
         gradients_to_variables: pairs.
         max_norm: a number or a scalar tensor; 0 and less make all gradients zero.
+        error_if_nonfinite: raise when a gradient has an infinity or NaN; a run that raises
+            changes nothing. Else an infinite element becomes NaN and the others 0, as in TF.
 
     Raises:
         TypeError, ValueError: max_norm is no number, or NaN.
+        InvalidArgumentError: when run, with `error_if_nonfinite`, a gradient is not finite.
 
     Source: tf.contrib.training.clip_gradient_norms.
     """
     require("clip_gradient_norms", "max_norm", max_norm)
-    return [
-        (None if g is None else clip_by_norm(g, max_norm), v)
-        for g, v in as_pairs("gradients_to_variables", gradients_to_variables)
-    ]
+    pairs = as_pairs("gradients_to_variables", gradients_to_variables)
+    if error_if_nonfinite:
+        pairs = [(_finite(g, v), v) for g, v in pairs]
+    return [(None if g is None else clip_by_norm(g, max_norm), v) for g, v in pairs]
 
 
-def clip_gradient_norms_fn(max_norm: Any) -> Callable[[Any], list[GradAndVar]]:
+def _finite(gradient: Any, variable: Any) -> Any:
+    """The gradient, once it is known to be finite."""
+    if gradient is None:
+        return None
+    message = f"the gradient of variable {variable.op.name!r} is inf or nan"
+    if isinstance(gradient, IndexedSlices):
+        values = check_numerics(gradient.values, message)
+        return IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return check_numerics(gradient, message)
+
+
+def clip_gradient_norms_fn(
+    max_norm: Any, *, error_if_nonfinite: bool = False
+) -> Callable[[Any], list[GradAndVar]]:
     """`clip_gradient_norms` with the norm filled in, for `transform_grads_fn`."""
 
     def clip(gradients_to_variables: Any) -> list[GradAndVar]:
-        return clip_gradient_norms(gradients_to_variables, max_norm)
+        return clip_gradient_norms(
+            gradients_to_variables, max_norm, error_if_nonfinite=error_if_nonfinite
+        )
+
+    return clip
+
+
+def clip_by_global_norm_fn(
+    clip_norm: Any, *, error_if_nonfinite: bool = False
+) -> Callable[[Any], list[GradAndVar]]:
+    """Clipping of all gradients together, for `clip_gradients` and `transform_grads_fn`.
+
+    g·min(1, clip_norm/n), with n the norm of all gradients. A norm that is not finite makes all
+    of them NaN, as in TF; with `error_if_nonfinite` the run raises an InvalidArgumentError
+    instead, and has changed nothing.
+
+    Args:
+        clip_norm: a number >= 0 or a scalar tensor.
+        error_if_nonfinite: see above.
+
+    Raises:
+        TypeError, ValueError: clip_norm is no number, NaN or negative.
+    """
+    require("clip_by_global_norm_fn", "clip_norm", clip_norm, at_least=0.0)
+
+    def clip(gradients_to_variables: Any) -> list[GradAndVar]:
+        pairs = as_pairs("gradients_to_variables", gradients_to_variables)
+        clipped, _ = clip_by_global_norm(
+            [g for g, _ in pairs], clip_norm, error_if_nonfinite=error_if_nonfinite
+        )
+        return [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
 
     return clip

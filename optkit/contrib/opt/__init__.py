@@ -6,6 +6,7 @@ from optkit.contrib.opt.adamax import AdaMaxOptimizer
 from optkit.contrib.opt.amsgrad import AMSGradOptimizer
 from optkit.contrib.opt.lazy_adam import LazyAdamOptimizer
 from optkit.contrib.opt.lion import LionOptimizer
+from optkit.contrib.opt.moving_average import MovingAverageOptimizer
 from optkit.contrib.opt.nadam import NadamOptimizer
 from optkit.contrib.opt.sign import AddSignOptimizer, PowerSignOptimizer
 from optkit.contrib.opt.sign_decay import (
@@ -30,6 +31,7 @@ __all__ = [
     "LazyAdamOptimizer",
     "LionOptimizer",
     "MomentumWOptimizer",
+    "MovingAverageOptimizer",
     "NadamOptimizer",
     "PowerSignOptimizer",
     "extend_with_decoupled_weight_decay",
