@@ -19,12 +19,13 @@ from optkit.names import missing
 from optkit.ops import summary_ops
 from optkit.ops.core import as_tensor, composite
 from summaries.event_log import GraphNode
-from summaries.metadata import Annotator
+from summaries.metadata import Annotator, SummaryBytes
 from summaries.tags import clean_tag
 
 __all__ = [
     "FileWriter",
     "FileWriterCache",
+    "condition",
     "histogram",
     "image",
     "merge",
@@ -67,10 +68,15 @@ def written_when(condition: Tensor | None) -> Iterator[None]:
         _CONDITION.reset(token)
 
 
+def condition() -> Tensor | None:
+    """The condition of the innermost `written_when` block; None is no condition."""
+    return _CONDITION.get()
+
+
 def _collected(node: Tensor, collections: Iterable[str] | None) -> Tensor:
-    condition = _CONDITION.get()
-    if condition is not None and condition.graph is node.graph:
-        node = summary_ops.only_when(condition, node)
+    when = condition()
+    if when is not None and when.graph is node.graph:
+        node = summary_ops.only_when(when, node)
     names = [GraphKeys.SUMMARIES] if collections is None else list(collections)
     node.graph.add_to_collections(names, node)
     return node
@@ -291,7 +297,10 @@ class FileWriter:
         """
         if hasattr(summary, "SerializeToString"):
             summary = summary.SerializeToString()
-        self._log.add_summary(self._annotated(summary), global_step)
+        if isinstance(summary, SummaryBytes):  # a merged summary's, which need no parsing
+            self._log.add_encoded(self._annotated(summary), global_step)
+        else:
+            self._log.add_summary(summary, global_step)
 
     def add_graph(self, graph: Graph, global_step: Any = None) -> None:
         """Write the graph's operations, for TensorBoard's graph page.

@@ -7,7 +7,7 @@ their own, and what lives on a device crosses to the host once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from summaries.encode import histogram_bytes, scalar_bytes
 from summaries.histogram import counter_for, measure
 from summaries.metadata import Notes, SummaryBytes
 
-__all__ = ["histogram", "image", "merged", "scalar", "text"]
+__all__ = ["histogram", "image", "merged", "only_when", "scalar", "text"]
 
 
 def _boxed(data: bytes) -> Array:
@@ -142,7 +142,8 @@ def text(tag: str, tensor: Any, name: str) -> Tensor:
 
 @op(
     "ConditionalSummary",
-    types=ALL_TYPES,
+    types={string},
+    accepts={"condition": {bool_}},
     result=string,
     shape=(),
     host=("condition",),
@@ -172,12 +173,14 @@ class _Part:
         tag: its tag.
         op: the node it stands for, which errors name.
         count: how many inputs it has.
+        conditional: whether the first of them tells if it is there at all.
     """
 
     encode: Callable[..., bytes]
     tag: str
     op: Operation
     count: int
+    conditional: bool = False
 
 
 @op("MergeSummary", types=ALL_TYPES, result=string, shape=(), differentiable=False)
@@ -189,9 +192,12 @@ def _merge_summary(
     data = []
     at = 0
     for part in parts:
-        stop = at + part.count
+        start, stop = at + part.conditional, at + part.count
+        if part.conditional and not arrays[at]:
+            at = stop
+            continue
         try:
-            data.append(part.encode(part.tag, *arrays[at:stop]))
+            data.append(part.encode(part.tag, *arrays[start:stop]))
         except InvalidArgumentError as error:
             error.op = part.op
             raise
@@ -206,9 +212,9 @@ def _crossed(inputs: Sequence[Array], parts: Sequence[_Part]) -> list[Array]:
     stay: set[int] = set()
     at = 0
     for part in parts:
-        if part.encode is _histogram_data and counter_for(inputs[at]) is not None:
-            stay.update(range(at, at + part.count))
-        at += part.count
+        start, at = at + part.conditional, at + part.count
+        if part.encode is _histogram_data and counter_for(inputs[start]) is not None:
+            stay.update(range(start, at))
     arrays = list(inputs)
     moving = [i for i in range(len(arrays)) if i not in stay]
     for i, array in zip(moving, to_host([arrays[i] for i in moving]), strict=True):
@@ -276,6 +282,13 @@ def _taken_apart(tensor: Tensor) -> list[tuple[_Part, Sequence[Tensor]]]:
                 found.append((part, node.inputs[at : at + part.count]))
                 at += part.count
             return found
+        if node.kind is _conditional_summary.kind:
+            condition, summary = node.inputs
+            return [
+                (replace(part, count=part.count + 1, conditional=True), (condition, *taken))
+                for part, taken in _taken_apart(summary)
+                if not part.conditional
+            ] or [(_Part(_joined_data, "", node, 1), (tensor,))]
         encode = _ENCODERS.get(node.kind.name)
         if encode is not None:
             part = _Part(encode, node.attrs["tag"], node, len(node.inputs))

@@ -17,13 +17,14 @@ from optkit.ops.clip import clip_by_global_norm, global_norm
 from optkit.ops.control import with_dependencies
 from optkit.ops.core import as_tensor, constant_value
 from optkit.ops.elementary import exp, log, sqrt
-from optkit.ops.logic import is_finite
+from optkit.ops.logic import is_finite, logical_and
 from optkit.ops.math import cast, maximum, minimum, select
 from optkit.train.adagrad import AdagradOptimizer
 from optkit.train.adam import AdamOptimizer
 from optkit.train.checks import is_number, require
 from optkit.train.ftrl import FtrlOptimizer
 from optkit.train.gradient_descent import GradientDescentOptimizer
+from optkit.train.matching import number_given
 from optkit.train.momentum import MomentumOptimizer
 from optkit.train.moving_averages import assign_moving_average
 from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
@@ -129,43 +130,44 @@ def optimize_loss(
             if rate is not None and learning_rate_decay_fn is not None:
                 rate = _decayed(rate, global_step, learning_rate_decay_fn)
             opt = _optimizer(optimizer, rate)
-            in_use = opt.learning_rate_tensor()
-            if in_use is not None or rate is not None:
-                told.scalar("learning_rate", rate if in_use is None else in_use)
             chosen = listed_variables(variables, "variables")
             pairs = opt.compute_gradients(
                 loss, chosen, colocate_gradients_with_ops=colocate_gradients_with_ops
             )
             require_gradient(loss, pairs)
-            if gradient_noise_scale is not None:
-                _require_scalar("gradient_noise_scale", gradient_noise_scale)
-                pairs = add_gradient_noise(pairs, gradient_noise_scale)
-            if gradient_multipliers is not None:
-                pairs = multiplied(pairs, gradient_multipliers, allow_none=True)
-            if told.measures:
-                pairs = merged_rows(pairs)
-            unclipped, norm = pairs, None
-            if told.norms:
-                norm = told.norm(pairs)
-                told.scalar("global_norm/gradient_norm", norm)
-            if clip_gradients is not None:
-                pairs = _clipped(pairs, clip_gradients, norm)
-            told.scalar("loss", loss)
-            told.nonfinite(unclipped)
-            told.gradients(pairs)
-            if clip_gradients is not None:
+            with summary.written_when(opt.applies_when()):
+                in_use = opt.learning_rate_tensor()
+                if in_use is not None or rate is not None:
+                    told.scalar("learning_rate", rate if in_use is None else in_use)
+                if gradient_noise_scale is not None:
+                    _require_scalar("gradient_noise_scale", gradient_noise_scale)
+                    pairs = add_gradient_noise(pairs, gradient_noise_scale)
+                if gradient_multipliers is not None:
+                    pairs = multiplied(pairs, gradient_multipliers, allow_none=True)
+                if told.measures:
+                    pairs = merged_rows(pairs)
+                unclipped, norm = pairs, None
                 if told.norms:
-                    clipped_norm = told.norm(pairs)
-                    told.scalar("global_norm/clipped_gradient_norm", clipped_norm)
-                told.clipping(unclipped, pairs)
-            told.variables(pairs)
-            first = len(graph.get_operations())
-            applied = opt.apply_gradients(
-                pairs,
-                global_step=global_step if increment_global_step else None,
-                name="train",
-            )
-            told.updates(pairs, applied, first)
+                    norm = told.norm(pairs)
+                    told.scalar("global_norm/gradient_norm", norm)
+                if clip_gradients is not None:
+                    pairs = _clipped(pairs, clip_gradients, norm)
+                told.scalar("loss", loss)
+                told.nonfinite(unclipped)
+                told.gradients(pairs)
+                if clip_gradients is not None:
+                    if told.norms:
+                        clipped_norm = told.norm(pairs)
+                        told.scalar("global_norm/clipped_gradient_norm", clipped_norm)
+                    told.clipping(unclipped, pairs)
+                told.variables(pairs)
+                first = len(graph.get_operations())
+                applied = opt.apply_gradients(
+                    pairs,
+                    global_step=global_step if increment_global_step else None,
+                    name="train",
+                )
+                told.updates(pairs, applied, first)
             train_op: Tensor = with_dependencies([applied], loss)
             return train_op
 
@@ -219,6 +221,7 @@ def _learning_rate(learning_rate: Any, loss_dtype: DType) -> Tensor | None:
         initializer=Constant(number),
         trainable=False,
     )
+    number_given(variable.op, number)
     return as_tensor(variable)
 
 
@@ -394,6 +397,9 @@ def _adaptive_max_norm(
     with variable_scope(name, "AdaptiveMaxNorm", [norm]):
         log_norm = log(norm + epsilon)
         usable = is_finite(log_norm)
+        applies = summary.condition()
+        if applies is not None:  # a norm that is not yet that of a step counts for nothing
+            usable = logical_and(usable, applies)
         rate: Any = decay
         if global_step is not None:
             step = cast(as_tensor(global_step), norm.dtype)

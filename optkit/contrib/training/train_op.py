@@ -14,8 +14,10 @@ from optkit.ops.array import identity
 from optkit.ops.control import no_op, with_dependencies
 from optkit.ops.math import check_numerics as checked_numerics
 from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
-from optkit.train.transforms import as_pairs, gradient_norm, gradient_values, refuse_eager
+from optkit.train.step_summaries import Norms, factored, merged_rows
+from optkit.train.transforms import as_pairs, gradient_values, refuse_eager
 from optkit.variables import Variable
+from summaries.quantities import quantity_metadata
 
 __all__ = ["add_gradients_summaries", "create_train_op"]
 
@@ -104,7 +106,8 @@ def create_train_op(
             if not pairs:
                 raise ValueError("transform_grads_fn: expected it to return pairs, got none")
         if summarize_gradients:
-            with graph.name_scope("summarize_grads"):
+            applies = optimizer.applies_when() if isinstance(optimizer, Optimizer) else None
+            with graph.name_scope("summarize_grads"), summary.written_when(applies):
                 add_gradients_summaries(pairs)
         applied = optimizer.apply_gradients(pairs, global_step=global_step)
         with graph.name_scope("train_op"):
@@ -165,11 +168,16 @@ def add_gradients_summaries(grads_and_vars: Any) -> list[Tensor]:
     Source: tf.contrib.training.add_gradients_summaries.
     """
     made = []
-    for gradient, variable in as_pairs("grads_and_vars", grads_and_vars):
+    norms = Norms()
+    for gradient, variable in merged_rows(as_pairs("grads_and_vars", grads_and_vars)):
         name = variable.op.name
         if gradient is None:
             _log.info("variable %s has no gradient, so there is no summary of it", name)
             continue
-        made.append(summary.histogram(f"{name}_gradient", gradient_values(gradient)))
-        made.append(summary.scalar(f"{name}_gradient_norm", gradient_norm(gradient)))
+        values, scale = factored(gradient_values(gradient))
+        note = quantity_metadata("gradients", name)
+        made.append(summary.noted_histogram(f"{name}_gradient", values, scale, note))
+        note = quantity_metadata("gradient_norm", name)
+        norm = norms.of([gradient])
+        made.append(summary.noted_scalar(f"{name}_gradient_norm", norm, note))
     return made
