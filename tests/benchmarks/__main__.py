@@ -9,13 +9,14 @@ import argparse
 import gc
 from pathlib import Path
 
-from tests.benchmarks import bench_convolution, steps, updates
+from tests.benchmarks import bench_convolution, steps, summaries, updates
 from tests.benchmarks.harness import measure, save, table
 
 PARTS = {
     "updates": updates.cases,
     "rows": updates.row_cases,
     "steps": steps.cases,
+    "summaries": summaries.cases,
     "convolutions": bench_convolution.cases,
 }
 

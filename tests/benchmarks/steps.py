@@ -29,22 +29,28 @@ def _data(batch: int, sizes: list[int]) -> tuple[np.ndarray, np.ndarray]:
     ).astype(np.int32)
 
 
-def _ours(batch: int, sizes: list[int], optimizer: str, clip: float | None) -> Callable:
+def perceptron(batch: int, sizes: list[int]) -> tuple:
+    """The loss of layers of these sizes, and what to feed; in the default graph."""
     x_data, y_data = _data(batch, sizes)
+    x = tf.placeholder(tf.float32, [None, sizes[0]])
+    y = tf.placeholder(tf.int32, [None])
+    net = x
+    starts = _starts(sizes)
+    for i, start in enumerate(starts):
+        net = net @ tf.Variable(start) + tf.Variable(np.zeros(start.shape[1], F))
+        net = tf.nn.relu(net) if i < len(starts) - 1 else net
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=net))
+    return loss, {x: x_data, y: y_data}
+
+
+def _ours(batch: int, sizes: list[int], optimizer: str, clip: float | None) -> Callable:
     with tf.Graph().as_default():
-        x = tf.placeholder(tf.float32, [None, sizes[0]])
-        y = tf.placeholder(tf.int32, [None])
-        net = x
-        starts = _starts(sizes)
-        for i, start in enumerate(starts):
-            net = net @ tf.Variable(start) + tf.Variable(np.zeros(start.shape[1], F))
-            net = tf.nn.relu(net) if i < len(starts) - 1 else net
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=net))
+        loss, feed = perceptron(batch, sizes)
         step = tf.train.create_global_step()
         train = tf.contrib.layers.optimize_loss(loss, step, 0.001, optimizer, clip_gradients=clip)
         session = tf.Session()
         session.run(tf.global_variables_initializer())
-    return lambda: session.run(train, {x: x_data, y: y_data})
+    return lambda: session.run(train, feed)
 
 
 def _torch(batch: int, sizes: list[int], adam: bool, clip: float | None) -> dict[str, Callable]:
