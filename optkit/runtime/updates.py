@@ -218,15 +218,19 @@ def take_out_factor(
 def rule(group: DenseGroup) -> tuple[Callable[..., Any], int, Sequence[str]]:
     """The equation of a group with its factor in it, the slots it has, and the numbers it takes."""
     attrs = group.steps[0].op.attrs
-    equation: Callable[..., Any] = attrs["equation"]
-    hyper = attrs["hyper"]
-    if group.scale is None:
-        return equation, attrs["count"] - 1, hyper
+    parts = attrs["equation"], attrs["count"] - 1, attrs["hyper"]
+    return parts if group.scale is None else scaled(*parts)
 
-    def scaled(xp: Any, w: Any, g: Any, *slots: Any, gradient_scale: Any, **rest: Any) -> Any:
+
+def scaled(
+    equation: Callable[..., Any], slots: int, hyper: Sequence[str]
+) -> tuple[Callable[..., Any], int, Sequence[str]]:
+    """An equation that multiplies the gradient by one more hyper-parameter, `gradient_scale`."""
+
+    def with_scale(xp: Any, w: Any, g: Any, *slots: Any, gradient_scale: Any, **rest: Any) -> Any:
         return equation(xp, w, g * gradient_scale, *slots, **rest)
 
-    return scaled, attrs["count"] - 1, (*hyper, "gradient_scale")
+    return with_scale, slots, (*hyper, "gradient_scale")
 
 
 @dataclass(eq=False)
