@@ -372,6 +372,9 @@ from optkit.shapes import (
     Dimension,
     TensorShape,
 )
+from optkit.train.batches import batches
+from optkit.train.fit import fit
+from optkit.train.history import History
 from optkit.variable_scope import (
     AUTO_REUSE,
     VariableScope,
@@ -417,6 +420,7 @@ __all__ = [
     "GradientTape",
     "Graph",
     "GraphKeys",
+    "History",
     "IndexedSlices",
     "InteractiveSession",
     "Operation",
@@ -467,6 +471,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "batches",
     "bfloat16",
     "bool",
     "boolean_mask",
@@ -521,6 +526,7 @@ __all__ = [
     "expm1",
     "eye",
     "fill",
+    "fit",
     "flags",
     "float16",
     "float32",

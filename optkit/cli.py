@@ -1,4 +1,4 @@
-"""The command line: `optkit demo`."""
+"""The command line: `optkit demo` and `optkit debug`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import optkit
 
 if TYPE_CHECKING:
     from optkit.demo import Progress, Result, Settings
+    from optkit.train.reproduction import Reproduction
 
 __all__ = ["app", "main"]
 
@@ -63,8 +64,8 @@ def _one_line(error: Any) -> str:
     return f"{text} (see `{command} --help`)" if text else ""
 
 
-def _fail(message: object, status: int = BAD_OPTION) -> NoReturn:
-    typer.echo("optkit demo: " + " ".join(str(message).split()), err=True)
+def _fail(message: object, status: int = BAD_OPTION, command: str = "demo") -> NoReturn:
+    typer.echo(f"optkit {command}: " + " ".join(str(message).split()), err=True)
     raise typer.Exit(status)
 
 
@@ -135,6 +136,71 @@ def demo(
         _fail(error, FAILED)
     except KeyboardInterrupt:
         _fail("interrupted; what it wrote is complete up to here", INTERRUPTED)
+
+
+@app.command()
+def debug(
+    file: Annotated[
+        Path, typer.Argument(help="nonfinite-<step>.safetensors, as fit leaves it behind.")
+    ],
+    tensor: Annotated[
+        list[str] | None, typer.Option(help="Print this tensor's values too; may be repeated.")
+    ] = None,
+) -> None:
+    """Run a step again whose loss or gradient was not finite, and show where that came from.
+
+    The exit status is 0 when the step gives what it gave, 1 when it gives something else.
+    """
+    from optkit.train import reproduction
+
+    try:
+        found = reproduction.load_reproduction(file.expanduser())
+    except FileNotFoundError:
+        _fail(f"there is no file {str(file)!r}", command="debug")
+    except (OSError, ValueError) as error:
+        _fail(error, FAILED, command="debug")
+    unknown = [name for name in tensor or () if name not in found.trace.values]
+    if unknown:
+        _fail(f"--tensor: the step has no {', '.join(unknown)}", command="debug")
+    status = _show_reproduction(found, tensor or ())
+    if status:
+        raise typer.Exit(status)
+
+
+_PATH_SHOWN = 12
+
+
+def _show_reproduction(found: Reproduction, tensors: Sequence[str]) -> int:
+    """Print what a file says and what the new run gives; the exit status."""
+    import numpy as np
+
+    from optkit.runtime.diagnosis import describe_values
+
+    echo = typer.echo
+    echo(str(found.report()))
+    echo(f"  it was {found.batch}")
+    path = found.path()
+    if path:
+        echo("how it went on from there:")
+        for node in path[:_PATH_SHOWN]:
+            for name in node.outputs:
+                echo(f"  {node.type}: {describe_values(name, found.trace.values.get(name))}")
+        if len(path) > _PATH_SHOWN:
+            echo(f"  and {len(path) - _PATH_SHOWN} operations more")
+    for name in tensors:
+        echo(f"{name}:")
+        echo(np.array2string(found.trace.values[name], threshold=1000))
+    for name, why in found.failures.items():
+        echo(f"{name} could not be run again: {why}", err=True)
+    if found.differing:
+        echo(
+            f"other values than when the file was written: {', '.join(found.differing)}; it was "
+            f"written by optkit {found.written_by}",
+            err=True,
+        )
+        return FAILED
+    echo("the step gave the same values again, bit for bit")
+    return 0
 
 
 def _train(settings: Settings, logdir: Path) -> None:

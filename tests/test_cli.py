@@ -308,3 +308,58 @@ def test_the_package_itself_can_be_run(monkeypatch, capsys):
         runpy.run_module("optkit", run_name="__main__")
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"optkit {optkit.__version__}\n"
+
+
+# -- debug ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def left_behind(inside):
+    """The file that a step with a NaN leaves behind."""
+    x = optkit.placeholder("float32", [None], name="x")
+    w = optkit.get_variable("w", [], initializer=optkit.ones_initializer())
+    loss = optkit.reduce_mean(optkit.log(x * w, name="culprit"))
+    train_op = optkit.create_train_op(loss, optkit.train.AdamOptimizer(0.1))
+    with pytest.raises(optkit.errors.NonFiniteError) as caught:
+        optkit.fit(train_op, [[1.0, -1.0]], x, steps=1, logdir="run", progress=False)
+    return caught.value.path
+
+
+def test_p050_debug_runs_the_step_again(left_behind):
+    result = runner.invoke(cli.app, ["debug", str(left_behind), "--tensor", "x:0"])
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0] == "step 1: the loss is nan"
+    assert "came from operation 'culprit' (Log), built at" in lines[1]
+    assert "  it was batch 1 of the data, counted from 1" in lines
+    assert any(line.startswith("  Mean: Mean:0: float32 (), 1 NaN of 1") for line in lines)
+    assert lines[-3:] == [
+        "x:0:",
+        "[ 1. -1.]",
+        "the step gave the same values again, bit for bit",
+    ]
+
+
+def test_debug_tells_mistakes_in_one_line(left_behind, inside):
+    for arguments, status, text in (
+        (["none"], 2, "optkit debug: there is no file 'none'\n"),
+        ([str(left_behind), "--tensor", "z:0"], 2, "optkit debug: --tensor: the step has no z:0\n"),
+        ([str(Path(__file__))], 1, "expected a checkpoint"),
+    ):
+        result = runner.invoke(cli.app, ["debug", *arguments])
+        assert result.exit_code == status
+        assert text in result.stderr
+        assert result.stdout == ""
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_debug_tells_when_the_values_are_others(left_behind):
+    from optkit.train.tensor_file import read_arrays, write_arrays
+
+    arrays, header = read_arrays(left_behind)
+    metadata = {k: v for k, v in header.metadata.items() if k not in ("crc32c", "format")}
+    write_arrays(left_behind, {**arrays, "value/x:0": arrays["value/x:0"] * 0}, metadata)
+    result = runner.invoke(cli.app, ["debug", str(left_behind)])
+    assert result.exit_code == 1
+    assert "other values than when the file was written: Mean:0" in result.stderr

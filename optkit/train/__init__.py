@@ -87,6 +87,7 @@ from optkit.train.session_run_hook import (
     SessionRunHook,
     SessionRunValues,
 )
+from optkit.train.stopping import EarlyStopping
 from optkit.train.summary_hooks import StepCounterHook, SummarySaverHook
 from optkit.train.training_state import TrainingState
 from optkit.train.transforms import clip_by_global_norm_fn
@@ -103,6 +104,7 @@ __all__ = [
     "CheckpointState",
     "ChiefSessionCreator",
     "Coordinator",
+    "EarlyStopping",
     "ExponentialMovingAverage",
     "FeedFnHook",
     "FinalOpsHook",

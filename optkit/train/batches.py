@@ -72,6 +72,10 @@ class Batches:
             f"epoch, {epochs}, {order}>"
         )
 
+    def epoch(self, epoch: int) -> Iterator[Any]:
+        """An iterator that starts with an epoch; the position of `state_dict` stays."""
+        return _Pass(self, epoch, 0)
+
     def order(self, epoch: int) -> np.ndarray[Any, Any]:
         """The row numbers of an epoch in the order they are taken; a function of the seed."""
         if not self.shuffle:

@@ -17,9 +17,13 @@ from optkit import logging
 from optkit.graph import Graph, Tensor
 from optkit.train.batches import Batches
 
-__all__ = ["Feeder", "Matcher", "Source"]
+__all__ = ["Feeder", "Feeds", "Matcher", "Source", "is_iterator"]
+
+_SHOWN = 32
+"""Row numbers that a message names."""
 
 Feeds = Mapping[Any, Any]
+"""What `Session.run` takes as its feed_dict."""
 
 _WORTH_A_THREAD = 2e-4
 """Seconds a batch has to take on average before a thread pays: it costs some 50 microseconds."""
@@ -163,7 +167,7 @@ class Source:
         self.count = 0
         self._iterator: Iterator[Any] | None = None
         self._fresh = True
-        self._plain = _is_iterator(data)
+        self._plain = is_iterator(data)
         self._jsonable = True
 
     @property
@@ -251,19 +255,29 @@ class Source:
                 f"data: expected to go on after {count} batches, and it ended after {self.count}"
             ) from None
 
-    def told(self, position: Mapping[str, Any]) -> str:
-        """The batch that was taken last when the data was at `position`, for messages."""
-        count = position.get("count", 0)
-        text = f"batch {count} of the data"
+    def told(self, position: Mapping[str, Any], bad: Sequence[int]) -> str:
+        """The batch that was taken last when the data was at `position`, for messages.
+
+        `bad` are rows of the batch to name by their place in the data, where that is known.
+        """
+        text = f"batch {position.get('count', 0)} of the data, counted from 1"
         state = position.get("state")
         if isinstance(self.data, Batches) and state is not None and state["batch"]:
             rows = self.data.rows(state["epoch"], state["batch"] - 1)
-            shown = ", ".join(map(str, rows[:32])) + (", ..." if len(rows) > 32 else "")
-            text += f" (epoch {state['epoch']}, batch {state['batch'] - 1}, rows {shown})"
+            text += f" (batch {state['batch']} of epoch {state['epoch'] + 1})"
+            named = [rows[i] for i in bad if i < len(rows)]
+            text += f"; bad examples: {_listed(named)}" if named else ""
+            text += f"; its examples: {_listed(rows)}"
         return text
 
 
-def _is_iterator(data: Any) -> bool:
+def _listed(rows: Sequence[Any] | np.ndarray[Any, Any]) -> str:
+    shown = ", ".join(map(str, rows[:_SHOWN]))
+    return shown + (f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else "")
+
+
+def is_iterator(data: Any) -> bool:
+    """Whether data can be gone through once only."""
     return isinstance(data, Iterator)
 
 
@@ -378,9 +392,11 @@ class Feeder:
         if self._source is not None:
             self._source.go_to(position)
 
-    def told(self) -> str:
-        """The batch given out last, for messages."""
-        return "the one batch" if self._source is None else self._source.told(self.position())
+    def told(self, bad: Sequence[int] = ()) -> str:
+        """The batch given out last, and the examples that its rows `bad` are, for messages."""
+        if self._source is None:
+            return "the one batch"
+        return self._source.told(self.position(), bad)
 
     def close(self) -> None:
         """End the thread, if there is one."""

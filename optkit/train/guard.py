@@ -47,14 +47,22 @@ class Anatomy:
         gradients: the name of a variable -> the tensor that its update takes.
         norm: the norm of all gradients, before clipping, if the train op computes one.
         rate: the learning rate of the update, where one can be told.
-        counts: whether the train op writes this variable, by the variable's operation.
+        writes: the operations that write variables, by the variable's operation.
     """
 
     loss: Tensor | None
     gradients: dict[str, Tensor]
     norm: Tensor | None
     rate: Tensor | None
-    counts: frozenset[Operation]
+    writes: dict[Operation, list[Operation]]
+
+    def counts_by_one(self, counter: Operation) -> bool:
+        """Whether each run adds 1 to a counter, whatever happens."""
+        writes = self.writes.get(counter, [])
+        if len(writes) != 1 or writes[0].branch is not None or writes[0].kind.name != "AssignAdd":
+            return False
+        (delta,) = writes[0].inputs
+        return delta.op.kind.name == "Const" and bool(delta.op.attrs["value"] == 1)
 
 
 @dataclass(frozen=True)
@@ -98,8 +106,12 @@ def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy
             if floats:
                 gradients[variable.name] = floats[0]
     rate = rates[0] if len(set(rates)) == 1 else _summarised(train_op.graph, ops)
-    written = frozenset(v for op in ops if op.kind.access == "write" for v in op.variables)
-    return Anatomy(loss, gradients, _existing_norm(ops, gradients), rate, written)
+    writes: dict[Operation, list[Operation]] = {}
+    for op in ops:
+        if op.kind.access == "write":
+            for written in op.variables:
+                writes.setdefault(written, []).append(op)
+    return Anatomy(loss, gradients, _existing_norm(ops, gradients), rate, writes)
 
 
 def _before_update(train_op: Tensor) -> Tensor:

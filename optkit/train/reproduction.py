@@ -21,6 +21,7 @@ from optkit.graph import Operation
 from optkit.ops.core import REGISTRY
 from optkit.runtime.diagnosis import CHECKS, Node, Report, Trace, report
 from optkit.train.tensor_file import read_arrays, write_arrays
+from optkit.version import __version__
 
 __all__ = ["Reproduction", "load_reproduction", "save_reproduction"]
 
@@ -80,8 +81,6 @@ def save_reproduction(
     Raises:
         OSError: the disk is full, or refuses otherwise.
     """
-    from optkit import __version__
-
     targets = [*([] if loss is None else [loss]), *gradients.values()]
     needed = _needed(trace, targets)
     arrays: dict[str, np.ndarray[Any, Any]] = {}

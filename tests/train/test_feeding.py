@@ -102,7 +102,10 @@ def test_the_position_is_that_of_what_was_given_out(graph, xy):
         plain.next()[xy[0]].tolist() for _ in range(4)
     ]
     resumed.close()
-    assert plain.told().startswith("batch 9 of the data (epoch 1, batch 2, rows ")
+    text = plain.told([1])
+    assert text.startswith("batch 9 of the data, counted from 1 (batch 3 of epoch 2); bad examples")
+    rows = batches(x, 2, seed=1).rows(1, 2)
+    assert text.endswith(f"bad examples: {rows[1]}; its examples: {rows[0]}, {rows[1]}")
 
 
 def test_plain_iterables_are_read_up_to_the_position_with_a_warning(graph, xy):

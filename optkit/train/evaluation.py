@@ -1,0 +1,89 @@
+"""Evaluations within `fit`: means of tensors over data that is not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from optkit.graph import Graph, Tensor
+from optkit.train.batches import Batches
+from optkit.train.feeding import Feeds, Matcher, is_iterator
+
+__all__ = ["Evaluation"]
+
+
+class Evaluation:
+    """The means of tensors over the batches of some data, weighted by their numbers of examples.
+
+    Args:
+        graph: the graph.
+        inputs: the `inputs` of `fit`.
+        given: (data, every, {name: tensor}): data as in `fit`, of which endless `batches` give one
+            epoch; every so many steps; the tensors to average, scalars or one value an example.
+
+    Raises:
+        TypeError, ValueError: it is no such triple.
+    """
+
+    def __init__(self, graph: Graph, inputs: Any, given: Any) -> None:
+        if not isinstance(given, tuple | list) or len(given) != 3:
+            raise TypeError(
+                f"eval: expected (data, every, {{name: tensor}}), got {type(given).__name__}"
+                + (f" of {len(given)}" if isinstance(given, tuple | list) else "")
+            )
+        data, every, tensors = given
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+            raise ValueError(f"eval: every: expected a number of steps >= 1, got {every!r}")
+        if not isinstance(tensors, Mapping) or not tensors:
+            raise TypeError(f"eval: expected a dict from names to tensors, got {tensors!r}")
+        if is_iterator(data):
+            raise TypeError(
+                f"eval: data: expected what can be gone through again each time, got the iterator "
+                f"{data!r}; pass a list or optkit.batches"
+            )
+        self.every = int(every)
+        self.names = [str(name) for name in tensors]
+        self._match = Matcher(graph, inputs)
+        self._data = data
+        self._tensors: list[Tensor] = []
+        for name, tensor in tensors.items():
+            try:
+                element = graph.as_graph_element(tensor, allow_operation=False)
+            except (TypeError, ValueError, KeyError) as error:
+                raise TypeError(f"eval: {name!r}: expected a tensor: {error}") from None
+            assert isinstance(element, Tensor)
+            self._tensors.append(element)
+
+    def run(self, session: Any) -> dict[str, float]:
+        """The means now.
+
+        Raises:
+            ValueError: the data has no batches.
+        """
+        totals = np.zeros(len(self._tensors))
+        weight = 0
+        for feeds in self._feeds():
+            count = _examples(feeds)
+            values = session.run(self._tensors, feeds)
+            totals += [count * float(np.mean(value)) for value in values]
+            weight += count
+        if not weight:
+            raise ValueError("eval: data: expected at least one batch, got none")
+        return dict(zip(self.names, (totals / weight).tolist(), strict=True))
+
+    def _feeds(self) -> Any:
+        if self._match.is_batch(self._data):
+            return [self._match(self._data)]
+        data = self._data
+        if isinstance(data, Batches) and data.epochs is None:
+            return map(self._match, islice(data.epoch(0), data.per_epoch))
+        return map(self._match, data)
+
+
+def _examples(feeds: Feeds) -> int:
+    """How many examples a batch has: the largest first axis of what is fed, at least 1."""
+    shapes = [np.shape(value) for value in feeds.values()]
+    return max((shape[0] for shape in shapes if shape), default=1) or 1
