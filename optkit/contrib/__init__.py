@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from optkit.contrib import equations as _equations  # noqa: F401 - registers them
 from optkit.contrib import framework, layers, opt, rnn, seq2seq, slim, training
 from optkit.names import missing
 

@@ -9,6 +9,6 @@ made of + - * / and square roots gives NumPy's bits; CuPy always adds `-ftz=true
 float32 numbers below 1.2e-38 for zero.
 """
 
-from optkit.backend.cuda.sources import kernel_sources, register_equations
+from optkit.backend.cuda.sources import TracedEquation, kernel_sources, register_equations
 
-__all__ = ["kernel_sources", "register_equations"]
+__all__ = ["TracedEquation", "kernel_sources", "register_equations"]
