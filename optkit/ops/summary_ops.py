@@ -14,6 +14,8 @@ import numpy as np
 
 import summaries
 from optkit.backend.arrays import to_host, to_numpy
+from optkit.backend.cuda.histogram import DeviceCounts, counting
+from optkit.backend.cuda.transfer import is_device_array
 from optkit.dtypes import NUMBERS, bool_, float16, float32, float64, string, uint8
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor, get_default_graph
@@ -208,17 +210,20 @@ def _merge_summary(
 
 
 def _crossed(inputs: Sequence[Array], parts: Sequence[_Part]) -> list[Array]:
-    """The inputs on the host, but for the arrays that are counted where they are."""
-    stay: set[int] = set()
+    """The inputs on the host, in one transfer; of arrays that are counted, the counts alone."""
+    arrays: list[Any] = list(inputs)
+    counts: list[int] = []
     at = 0
     for part in parts:
         start, at = at + part.conditional, at + part.count
-        if part.encode is _histogram_data and counter_for(inputs[start]) is not None:
-            stay.update(range(start, at))
-    arrays = list(inputs)
-    moving = [i for i in range(len(arrays)) if i not in stay]
+        if part.encode is _histogram_data and is_device_array(inputs[start]):
+            arrays[start:at] = [counting(*inputs[start:at]), *[None] * (at - start - 1)]
+            counts.append(start)
+    moving = [i for i, array in enumerate(arrays) if array is not None]
     for i, array in zip(moving, to_host([arrays[i] for i in moving]), strict=True):
         arrays[i] = array
+    for i in counts:
+        arrays[i] = DeviceCounts(arrays[i])
     return arrays
 
 
