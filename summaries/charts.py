@@ -46,9 +46,9 @@ class Chart:
         import_module("IPython.display").display(self)
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """The picture in twice the pixels it is shown with, for dense screens."""
+        """The picture in more pixels than it is shown with, for dense screens."""
         file = io.BytesIO()
-        self.figure.savefig(file, format="png", dpi=2 * _DPI)
+        self.figure.savefig(file, format="png", dpi=1.5 * _DPI)
         width, height = self.figure.get_size_inches() * _DPI
         return file.getvalue(), {"width": int(width), "height": int(height)}
 
@@ -73,7 +73,7 @@ def plot(
 
     Args:
         source: runs, or what `read` takes.
-        tags: which tags, as in `read`; None is every tag of the kind.
+        tags: which tags, as in `read`, and in that order; None is every tag of the kind.
         kind: "scalars"; "histograms", one curve for each of some steps, the newest in front;
             "distributions", the median and bands with 38, 68, 86 and 100 % of the values; None is
             scalars if the tags have any, else histograms.
@@ -131,7 +131,7 @@ def _chosen(runs: Runs, selection: Selection, kind: str | None) -> tuple[str, li
     if kind is None:
         kind = "scalars" if "scalar" in kinds.values() else "histograms"
     of = "scalar" if kind == "scalars" else "histogram"
-    names = [tag for tag, each in kinds.items() if each == of]
+    names = sorted((tag for tag, each in kinds.items() if each == of), key=selection.rank)
     if not names:
         some = ", ".join([*runs.tags()][:8]) or "none"
         raise KeyError(f"no {of} has a tag that matches; there are: {some}")
@@ -156,8 +156,9 @@ def _figure(
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, (name, tag) in zip(grid, panels, strict=False):
         draw(axes, name, tag)
-        axes.set_title(f"{tag}\n{name}" if name and several else tag, fontsize=9)
-        axes.tick_params(labelsize=8)
+        title = _shortened(tag, int(size[0] * 13))  # about 13 letters an inch
+        axes.set_title(f"{title}\n{name}" if name and several else title, fontsize=9)
+        axes.tick_params(which="both", labelsize=8)
         axes.xaxis.label.set_fontsize(8)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in grid[len(panels) :]:
@@ -173,6 +174,11 @@ def _figure(
             handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False
         )
     return figure
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text, or its end where it is too long."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _draw_lines(axes: Any, runs: Runs, tag: str, x: str, smoothing: float) -> None:

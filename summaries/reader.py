@@ -3,7 +3,7 @@
 import re
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path
@@ -86,25 +86,29 @@ class Selection:
             raise ValueError(f"stride: expected at least 1, got {stride!r}")
         self.stride = stride
         self._matchers = None if tags is None else [*_matchers(tags)]
-        self._known: dict[str, bool] = {}
+        self._ranks: dict[str, int] = {}
 
     def wants(self, tag: str) -> bool:
         """Whether the tag is one of those."""
+        return self.rank(tag) >= 0
+
+    def rank(self, tag: str) -> int:
+        """The place of the first pattern that the tag matches, or -1."""
         if self._matchers is None:
-            return True
-        if tag not in self._known:
-            self._known[tag] = any(matches(tag) for matches in self._matchers)
-        return self._known[tag]
+            return 0
+        if tag not in self._ranks:
+            found = (i for i, matches in enumerate(self._matchers) if matches(tag))
+            self._ranks[tag] = next(found, -1)
+        return self._ranks[tag]
 
 
-def _matchers(tags: Patterns) -> Iterator[Any]:
+def _matchers(tags: Patterns) -> Iterator[Callable[[str], object]]:
     for pattern in [tags] if isinstance(tags, str | re.Pattern) else tags:
         if isinstance(pattern, re.Pattern):
             yield pattern.search
         elif isinstance(pattern, str):
             # A tag of another writer may have brackets of its own.
-            yield pattern.__eq__
-            yield re.compile(translate(pattern)).match
+            yield re.compile(f"{re.escape(pattern)}\\Z|{translate(pattern)}").match
         else:
             raise TypeError(f"tags: expected strings or patterns, got {pattern!r:.60}")
 

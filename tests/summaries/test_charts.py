@@ -54,7 +54,7 @@ def test_a_chart_is_a_picture_by_itself(logdir, tmp_path):
     chart = plot(logdir, "loss", size=(3, 2))
     png, shown = chart._repr_png_()
     assert shown == {"width": 300, "height": 200}
-    assert size_of(png) == (600, 400)
+    assert size_of(png) == (450, 300)
     assert len(png) > 3000
     chart.save(tmp_path / "chart.png")
     assert size_of((tmp_path / "chart.png").read_bytes()) == (300, 200)
@@ -96,7 +96,7 @@ def test_a_band_is_drawn_over_the_runs(logdir):
 def test_histograms_are_panels_of_each_run(logdir, kind):
     chart = plot(logdir, kind=kind, columns=1)
     assert list(panels(chart)) == ["weights\nadam", "weights\nsgd"]
-    assert size_of(chart._repr_png_()[0]) == (840, 1160)
+    assert size_of(chart._repr_png_()[0]) == (630, 870)
 
 
 def test_the_median_of_a_distribution_follows_the_values(logdir):
@@ -188,3 +188,17 @@ def test_few_points_stand_for_many(size, parts):
         assert np.isnan(kept).any() == np.isnan(values).any()
     if not np.isnan(values).all():
         assert (np.nanmin(kept), np.nanmax(kept)) == (np.nanmin(values), np.nanmax(values))
+
+
+def test_panels_come_in_the_order_of_the_patterns(logdir):
+    assert plot(logdir, ["extra", "lo*"]).tags == ["extra", "loss"]
+    assert plot(logdir, ["*", "extra"]).tags == ["loss", "extra"]
+
+
+def test_a_long_tag_keeps_its_end(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("scope/" * 20 + "loss", 1, 0)
+    (title,) = panels(plot(tmp_path, size=(2, 2)))
+    assert len(title) == 26
+    assert title.startswith("…")
+    assert title.endswith("scope/loss")
