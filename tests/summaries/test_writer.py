@@ -1,10 +1,14 @@
+import json
 import re
+import threading
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from summaries import SummaryWriter, encode_scalar
+from summaries import OptimizerSummaries, SummaryWriter, _proto, encode_scalar, read
+from summaries.metadata import Notes, SummaryBytes, metadata_bytes
 
 
 def test_every_kind_is_written(tmp_path, load):
@@ -138,3 +142,431 @@ def test_after_close_nothing_is_taken(tmp_path):
     writer.flush()
     with pytest.raises(ValueError, match="is closed"):
         writer.add_scalar("a", 1, 0)
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+def tags_of_events(writer, raw_events):
+    """Of each event with a summary: its step and its tags."""
+    events = raw_events(writer.log.path)
+    return [
+        (event.step, [value.tag for value in event.summary.value])
+        for event in events
+        if event.HasField("summary")
+    ]
+
+
+def test_a_step_is_one_event(tmp_path, raw_events, scalars):
+    with SummaryWriter(tmp_path) as writer:
+        for n in range(3):
+            with writer.step(n) as due:
+                assert due
+                assert due.step == n
+                writer.add_scalar("loss", n + 0.5)
+                writer.add_scalar("rate", 0.1, n)
+                writer.add_histogram("h", [1.0, 2.0])
+                writer.add_text("note", "x")
+                writer.add_summary(encode_scalar("own", 1))
+        writer.add_scalar("after", 1)
+    step = ["loss", "rate", "h", "note", "own"]
+    assert tags_of_events(writer, raw_events) == [(n, step) for n in range(3)] + [(2, ["after"])]
+    assert scalars(tmp_path, "loss") == [(n, n + 0.5) for n in range(3)]
+
+
+def test_what_has_another_step_is_an_event_of_its_own(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        with writer.step(5):
+            writer.add_scalar("a", 1)
+            writer.add_scalar("old", 1, 4)
+        with writer.step(6):
+            pass
+    assert tags_of_events(writer, raw_events) == [(4, ["old"]), (5, ["a"])]
+
+
+def test_steps_nest_and_belong_to_their_thread(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer, writer.step(1):
+        writer.add_scalar("outer", 1)
+        with writer.step(7):
+            writer.add_scalar("inner", 1)
+        thread = threading.Thread(target=writer.add_scalar, args=("thread", 1))
+        thread.start()
+        thread.join()
+        writer.add_scalar("outer2", 1)
+    assert tags_of_events(writer, raw_events) == [
+        (7, ["inner"]),
+        (7, ["thread"]),
+        (1, ["outer", "outer2"]),
+    ]
+
+
+def add_and_fail(writer, context):
+    with context:
+        writer.add_scalar("loss", 1.0)
+        raise ZeroDivisionError
+
+
+def test_a_step_that_fails_is_written(tmp_path, scalars):
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(ZeroDivisionError):
+            add_and_fail(writer, writer.step(3, walltime=2.5))
+        writer.add_scalar("a", 1, 4)
+    assert scalars(tmp_path, "loss") == [(3, 1.0)]
+    assert read(tmp_path).scalars("loss").wall_times == [2.5]
+
+
+def test_a_step_that_fails_on_a_full_disk_shows_its_own_error(tmp_path, monkeypatch):
+    writer = SummaryWriter(tmp_path, flush_secs=0)
+    monkeypatch.setattr("summaries.event_file.os.write", no_space)
+    with pytest.raises(ZeroDivisionError):
+        add_and_fail(writer, writer.step(3))
+    with pytest.raises(OSError, match="No space"), writer.step(3):
+        writer.add_scalar("loss", 1.0)
+    writer.close()
+
+
+def no_space(*_):
+    raise OSError(28, "No space left on device")
+
+
+class Untouchable:
+    """A value that must not be looked at."""
+
+    def __getattr__(self, name):
+        raise AssertionError(name)
+
+
+def test_steps_that_are_left_out_are_not_looked_at(tmp_path, raw_events):
+    with SummaryWriter(tmp_path, every_n_steps=2, histograms_every_n_steps=4) as writer:
+        for n in range(1, 8):
+            with writer.step(n) as due:
+                assert due.scalars == (n % 2 == 1)
+                assert due.histograms == (n % 4 == 1)
+                writer.add_scalar("s", n if due.scalars else Untouchable())
+                writer.add_scalars("m", {"s": n if due.scalars else Untouchable()})
+                writer.add_histogram("h", [1.0] if due.histograms else Untouchable())
+                writer.add_text("t", "x" if due.histograms else Untouchable())
+                image = np.zeros((3, 4, 5)) if due.histograms else Untouchable()
+                writer.add_image("i", image)
+                labels = np.ones(3) if due.histograms else Untouchable()
+                writer.add_pr_curve("p", labels, labels)
+    both, scalars = ["s", "m/s", "h", "t", "i", "p"], ["s", "m/s"]
+    assert tags_of_events(writer, raw_events) == [(1, both), (3, scalars), (5, both), (7, scalars)]
+
+
+def test_p093_a_step_must_be_one(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        for bad in (5.7, -1, 2**63):
+            with pytest.raises(ValueError, match="step"):
+                writer.step(bad)
+        assert writer.step(np.int64(5)).step == 5
+
+
+def test_defaults_of_step_and_time_end_with_their_block(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        with writer.use_metadata(global_step=7, walltime=1.5):
+            writer.add_scalar("a", 1)
+            writer.add_scalar("a", 2, 8, 2.5)
+        with pytest.raises(ZeroDivisionError):
+            add_and_fail(writer, writer.use_metadata(global_step=9, walltime=3.5))
+        writer.add_scalar("b", 1)
+    run = read(tmp_path)
+    assert list(run.scalars("a").steps) == [7, 8]
+    assert list(run.scalars("a").wall_times) == [1.5, 2.5]
+    assert list(run.scalars("loss").wall_times) == [3.5]
+    assert run.scalars("b").wall_times[0] > 1e9
+
+
+# -- tensorboardX's methods -----------------------------------------------------------------------
+
+
+def test_every_public_method_of_tensorboardx_is_there():
+    theirs = {name for name in dir(_proto.tensorboardx_writer()) if not name.startswith("_")}
+    assert theirs - set(dir(SummaryWriter)) == set()
+
+
+def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load, raw_events):
+    pytest.importorskip("PIL")
+    plots = pytest.importorskip("matplotlib.figure")
+    figure = plots.Figure(figsize=(1, 1))
+    figure.subplots().plot([1, 2])
+    labels, scores = np.array([0, 1, 1]), np.array([0.1, 0.6, 0.9])
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_figure("figure", figure, 1)
+        writer.add_images("images", np.zeros((2, 3, 4, 5)), 2)
+        writer.add_image_with_boxes("boxes", np.zeros((3, 9, 9)), np.array([[1, 1, 5, 5]]), 3)
+        writer.add_pr_curve("curve", labels, scores, 4)
+        writer.add_histogram_raw("raw", 0, 1, 2, 1, 1, [0.5, 1.0], [1, 1], 5)
+        writer.add_mesh("mesh", np.zeros((1, 3, 3)), global_step=6)
+        writer.add_custom_scalars({"all": {"losses": ["Multiline", ["loss"]]}})
+        OptimizerSummaries(writer).step(7, loss=1.0)
+        assert writer.file_writer.get_logdir() == writer.get_logdir() == writer.log_dir
+    assert [path.name for path in tmp_path.iterdir()] == [writer.log.path.name]
+    run = load(tmp_path)
+    assert {tag: run.Images(tag)[0].step for tag in run.Tags()["images"]} == {
+        "figure": 1,
+        "images": 2,
+        "boxes": 3,
+    }
+    assert run.Histograms("raw")[0].step == 5
+    steps = {tag: run.Tensors(tag)[0].step for tag in run.Tags()["tensors"]}
+    assert steps == {
+        "curve": 4,
+        "mesh_1": 6,
+        "custom_scalars__config__": 6,
+    }
+    classes = {
+        value.tag: value.metadata.data_class
+        for event in raw_events(writer.log.path)
+        for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name
+    }
+    assert classes["curve"] == classes["custom_scalars__config__"] == 2
+
+
+def test_a_graph_and_its_statistics_are_events(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        graph = _proto.GraphDef(node=[_proto.NodeDef(name="x", op="Placeholder")])
+        writer.file_writer.add_graph((graph, _proto.GraphDef()), 1.5)
+        writer.file_writer.add_onnx_graph(graph)
+        writer.file_writer.add_event(_proto.Event(graph_def=b""), 3)
+    events = raw_events(writer.log.path)[2:]
+    kinds = [event.WhichOneof("what") for event in events]
+    assert kinds == ["graph_def", "tagged_run_metadata", "graph_def", "graph_def"]
+    assert [events[0].wall_time, events[3].step] == [1.5, 3]
+
+
+def test_a_tag_of_theirs_is_cleaned_as_ours(tmp_path, load):
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("raw:0", 1, 0)
+        with pytest.warns(RuntimeWarning, match="'raw:0' and 'raw_0'"):
+            writer.add_histogram_raw("raw_0", 0, 1, 2, 1, 1, [0.5, 1.0], [1, 1], 5)
+
+
+def test_p083_series_in_a_group_are_one_event_of_one_file(tmp_path, raw_events):
+    series = {f"s{n}": n / 4 for n in range(300)}
+    before = threading.active_count()
+    with SummaryWriter(tmp_path) as writer:
+        for step in range(2):
+            writer.add_scalars("group", series, step)
+        assert threading.active_count() <= before + 1
+    assert len(list(tmp_path.rglob("*"))) == 1
+    tags = [f"group/{name}" for name in series]
+    assert tags_of_events(writer, raw_events) == [(0, tags), (1, tags)]
+
+
+def test_p090_a_refused_value_is_left_out_where_asked(tmp_path, raw_events):
+    writer = SummaryWriter(tmp_path, on_error="warn")
+    with writer, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(2):
+            writer.add_scalars("m", {"loss": 1.0, "note": "x", "vec": [1, 2]}, step)
+            writer.add_histogram("h", "text", step)
+            writer.add_image("i", np.zeros(3), step)
+    named = [re.match(r"'(\S+)'", str(each.message))[1] for each in caught]
+    assert named == ["m/note", "m/vec", "h", "i"]
+    assert {each.filename for each in caught} == {__file__}
+    assert tags_of_events(writer, raw_events) == [(0, ["m/loss"]), (1, ["m/loss"])]
+
+
+@pytest.mark.parametrize(
+    ("options", "buckets"),
+    [
+        ({"bins": "tensorflow"}, "tf"),
+        ({"buckets": "tensorflow"}, "tf"),
+        ({"bins": "auto"}, "fast"),
+        ({"bins": "fd", "max_bins": 9}, 9),
+        ({"buckets": 9}, 9),
+    ],
+)
+def test_bins_of_tensorboardx_are_understood(tmp_path, options, buckets):
+    values = np.random.default_rng(0).normal(size=1000)
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_histogram("h", values, 0, **options)
+        writer.add_histogram("same", values, 0, buckets)
+    run = read(tmp_path)
+    (one,), (same,) = run.histograms("h").values, run.histograms("same").values
+    np.testing.assert_array_equal(one.limits, same.limits)
+
+
+def test_scalars_are_exported_as_tensorboardx_does(tmp_path):
+    with SummaryWriter(tmp_path / "run") as writer:
+        writer.export_scalars_to_json(tmp_path / "none.json")
+        writer.add_scalar("a", 0.5, 3, 1.5)
+        writer.add_scalar("a", 1.5, 4, 2.5)
+        writer.export_scalars_to_json(tmp_path / "all.json")
+    assert json.loads((tmp_path / "none.json").read_text()) == {}
+    points = json.loads((tmp_path / "all.json").read_text())
+    assert points == {f"{tmp_path}/run/a": [[1.5, 3, 0.5], [2.5, 4, 1.5]]}
+
+
+# -- what belongs to a tag ------------------------------------------------------------------------
+
+
+def test_a_name_and_a_description_come_with_the_first_value(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        for step in range(2):
+            writer.add_scalar("loss", step, step, None, "the loss", "**low** is good")
+        writer.close()
+        writer.reopen()
+        writer.add_scalar("loss", 2, 2, None, "the loss")
+    first, second = sorted(tmp_path.iterdir())
+    metadata = [
+        event.summary.value[0].metadata
+        for path in (first, second)
+        for event in raw_events(path)
+        if event.HasField("summary")
+    ]
+    assert [each.display_name for each in metadata] == ["the loss", "", "the loss"]
+    assert [each.summary_description for each in metadata] == ["**low** is good", "", ""]
+    assert [each.data_class for each in metadata] == [1, 0, 1]
+
+
+def test_notes_of_a_summary_are_written_once(tmp_path, raw_events):
+    notes = Notes({"a": metadata_bytes("scalars", 1, "A")}, layout=True)
+    with SummaryWriter(tmp_path) as writer:
+        for step in range(2):
+            writer.add_summary(SummaryBytes(encode_scalar("a", step), notes), step)
+    assert tags_of_events(writer, raw_events) == [
+        (0, ["custom_scalars__config__", "a"]),
+        (1, ["a"]),
+    ]
+
+
+# -- hyper-parameters -----------------------------------------------------------------------------
+
+
+def hparams_of(writer, raw_events):
+    """What the events of the hparams plugin hold, in order."""
+    return [
+        _proto.HParamsPluginData.FromString(value.metadata.plugin_data.content)
+        for event in raw_events(writer.log.path)
+        for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == "hparams"
+    ]
+
+
+def test_p079_hparams_are_in_the_run_itself(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        writer.hparams({"lr": 0.1, "seed": np.int64(3)})
+        writer.hparams({"name": "adam", "seed": 4}, group="adam")
+        for step in range(3):
+            writer.add_scalar("loss", 1.0, step)
+    assert [path.name for path in tmp_path.rglob("*")] == [writer.log.path.name]
+    start, end = hparams_of(writer, raw_events)
+    assert dict(start.session_start_info.hparams).keys() == {"lr", "seed", "name"}
+    assert start.session_start_info.hparams["seed"].number_value == 4
+    assert start.session_start_info.group_name == "adam"
+    assert start.session_start_info.start_time_secs > 1e9
+    assert end.session_end_info.status == 1
+
+
+def test_p079_tensorboardx_s_way_makes_no_run_either(tmp_path, raw_events, scalars):
+    with SummaryWriter(tmp_path) as writer:
+        for n in range(3):
+            writer.add_hparams({"lr": 0.1}, {"accuracy": n}, "trial", n)
+    assert len(list(tmp_path.rglob("*"))) == 1
+    assert scalars(tmp_path, "accuracy") == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_a_change_after_they_were_written_is_told(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        writer.hparams({"lr": 0.1})
+        writer.flush()
+        writer.hparams({"lr": 0.1})
+        with pytest.warns(RuntimeWarning, match="TensorBoard shows the first ones"):
+            writer.hparams({"lr": 0.2})
+    *_, last, _ = hparams_of(writer, raw_events)
+    assert last.session_start_info.hparams["lr"].number_value == 0.2
+
+
+@pytest.mark.parametrize(
+    ("end", "statuses"),
+    [
+        (lambda writer: writer.close(), [1]),
+        (lambda writer: writer.close("failure"), [2]),
+        (lambda writer: writer.close("unknown"), []),
+        (lambda writer: fail(writer, in_block=True), []),
+        (lambda writer: fail(writer, in_block=False), []),
+    ],
+)
+def test_only_a_clean_end_is_a_success(tmp_path, raw_events, end, statuses):
+    writer = SummaryWriter(tmp_path)
+    writer.hparams({"lr": 0.1})
+    end(writer)
+    ends = [each for each in hparams_of(writer, raw_events) if each.HasField("session_end_info")]
+    assert [each.session_end_info.status for each in ends] == statuses
+    writer.close("failure")
+
+
+def fail(writer, *, in_block):
+    with pytest.raises(ZeroDivisionError):
+        add_and_fail(writer, writer if in_block else closing(writer))
+
+
+def test_a_run_without_hparams_tells_no_end(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("a", 1, 0)
+    assert hparams_of(writer, raw_events) == []
+
+
+def test_p132_another_rank_looks_at_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "2")
+    with SummaryWriter(tmp_path / "run") as writer:
+        assert not writer.step(0)
+        writer.add_scalar("a", Untouchable(), 0)
+        writer.add_scalars("b", {"a": Untouchable()}, 0)
+        writer.add_histogram("h", Untouchable(), 0)
+        writer.add_figure("f", Untouchable(), 0)
+        with writer.step(1):
+            writer.add_scalar("a", Untouchable())
+        writer.hparams({"lr": 1})
+        writer.flush()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"logdir": "a", "log_dir": "b"},
+        {"logdir": "a", "purge_step": 1, "resume_step": 1},
+        {"logdir": "a", "every_n_steps": 1, "every_secs": 1.0},
+    ],
+)
+def test_one_of_two_is_enough(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="not both"):
+        SummaryWriter(**options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_writer_may_go_on(tmp_path, scalars):
+    writer = SummaryWriter(log_dir=tmp_path)
+    for step in range(3):
+        writer.add_scalar("a", step, step)
+        writer.reopen()
+        writer.close()
+        writer.reopen()
+    writer.close()
+    assert scalars(tmp_path, "a") == [(0, 0), (1, 1), (2, 2)]
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_p085_a_forked_worker_writes_a_file_of_its_own(tmp_path, run_python, scalars):
+    code = """
+import os, sys, warnings
+from summaries import SummaryWriter
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+writer = SummaryWriter(sys.argv[1])
+writer.add_scalar("parent", 0, 0)
+if not os.fork():
+    with writer.step(1):
+        writer.add_scalar("child", 1)
+    os._exit(0)
+os.wait()
+writer.add_scalar("parent", 1, 1)
+"""
+    assert run_python(code, tmp_path) == (0, "", "")
+    assert scalars(tmp_path, "parent") == [(0, 0), (1, 1)]
+    assert scalars(tmp_path, "child") == [(1, 1)]
