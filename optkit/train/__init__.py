@@ -73,6 +73,7 @@ from optkit.train.optimizer import Optimizer
 from optkit.train.plateau import ReduceOnPlateau
 from optkit.train.proximal_adagrad import ProximalAdagradOptimizer
 from optkit.train.proximal_gradient_descent import ProximalGradientDescentOptimizer
+from optkit.train.restoring import restore_partial
 from optkit.train.rmsprop import RMSPropOptimizer
 from optkit.train.saver import Saver
 from optkit.train.scaffold import (
@@ -169,6 +170,7 @@ __all__ = [
     "piecewise_constant_decay",
     "polynomial_decay",
     "remove_checkpoint",
+    "restore_partial",
     "update_checkpoint_state",
 ]
 
