@@ -314,8 +314,13 @@ class FileWriter:
         self._log.add_graph(nodes, global_step)
 
     def add_session_start(self, global_step: Any) -> None:
-        """Mark the step that a session starts with: what was written from it on counts no more."""
+        """Mark the step that a session starts with: what was written from it on counts no more.
+
+        What goes on has its layout in the file of the first step.
+        """
         self._log.add_session_start(global_step)
+        if global_step > 1:
+            self._annotated = Annotator(layout=False)
 
     def flush(self) -> None:
         """Return when everything added is in the file."""

@@ -90,7 +90,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._metric = metric
         self._writer: Any = None
         self._global_step: Any = None
-        self._resumed = False
+        self._graph_step: int | None = None
         self._told = False
         self.collect: Callable[[], Mapping[str, Any]] | None = None
         """Gives what a checkpoint holds beside the variables; the session of the hook sets it."""
@@ -107,8 +107,10 @@ class CheckpointSaverHook(SessionRunHook):
         """Write the graph, and the first checkpoint."""
         step = current_step(session, self._global_step) or 0
         start_marked(self._writer, session, step)
-        if self._graph_too and not self._resumed:
-            self._writer.add_graph(session.graph, step)
+        # At the step that is purged with it when the session starts there again.
+        if self._graph_too and (self._graph_step is None or step < self._graph_step):
+            self._graph_step = step + 1
+            self._writer.add_graph(session.graph, self._graph_step)
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
 
@@ -129,12 +131,12 @@ class CheckpointSaverHook(SessionRunHook):
             listener.end(session, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """That there is a checkpoint."""
-        return {"saved": True}
+        """The step that the graph was written with."""
+        return {"graph_step": self._graph_step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Know that the run is not new."""
-        self._resumed = True
+        """Know that the graph is written."""
+        self._graph_step = state.get("graph_step")
 
     def _save(self, session: Session, step: int) -> bool:
         """Write a checkpoint; whether a listener asks for the end."""

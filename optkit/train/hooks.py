@@ -119,7 +119,8 @@ class SecondOrStepTimer:
 class StopAtStepHook(SessionRunHook):
     """Stops after so many steps, or at a step.
 
-    It looks after each run, so one run always takes place.
+    It looks after each run, so one run always takes place; but a run that is started again, and
+    had come as far as `last_step`, is at its end at once: it takes no further step.
 
     Args:
         num_steps: how many steps to take from where the session starts.
@@ -146,9 +147,11 @@ class StopAtStepHook(SessionRunHook):
 
     def after_create_session(self, session: Session, coord: Any) -> None:
         """Work out where to stop."""
-        if self._last_step is None:
-            assert self._num_steps is not None
-            self._last_step = _step(session, self._global_step) + self._num_steps
+        step = _step(session, self._global_step)
+        if self._num_steps is not None:
+            self._last_step = step + self._num_steps
+        elif self._last_step is not None and 0 < step and self._last_step <= step:
+            coord.request_stop()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Ask for the stop."""

@@ -1,0 +1,113 @@
+"""A run that was killed at any moment goes on as if nothing had happened."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
+
+from summaries import read
+
+ROOT = Path(__file__).parents[2]
+SURVIVOR = Path(__file__).with_name("survivor.py")
+SPEED = "global_step/sec"
+
+
+def survive(folder, kills, seed, jit="plain", timeout=300):
+    """Runs with so many kills, in `folder`; the directories of those that were disturbed."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", SURVIVOR, folder, str(kills), str(seed), jit],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    told = json.loads(result.stdout)
+    assert told["kills"] >= kills
+    assert told["runs"] > 0
+    return [folder / str(i) for i in range(told["runs"])]
+
+
+def event_sequence(logdir):
+    """tag -> (step, value) pairs by our reader; of the speed, which differs, the steps."""
+    (run,) = read(logdir)._runs.values()
+    found = {}
+    for tag, kind in run.tags().items():
+        if kind == "scalar":
+            points = run.scalars(tag)
+            found[tag] = list(zip(points.steps.tolist(), points.values.tolist(), strict=True))
+        elif kind == "histogram":
+            points = run.histograms(tag)
+            shapes = [(h.limits.tobytes(), h.counts.tobytes(), h.sum) for h in points.values]
+            found[tag] = list(zip(points.steps.tolist(), shapes, strict=True))
+    found[SPEED] = [step for step, _ in found[SPEED]]
+    return found
+
+
+def legacy_sequence(logdir, module):
+    """tag -> its (step, value) pairs by a loader of TensorBoard's that is written in Python."""
+    sizes = dict.fromkeys(event_accumulator.DEFAULT_SIZE_GUIDANCE, 0)
+    if module is event_accumulator:
+        loaded = module.EventAccumulator(str(logdir), sizes).Reload()
+        scalars = {
+            tag: [(event.step, event.value) for event in loaded.Scalars(tag)]
+            for tag in loaded.Tags()["scalars"]
+        }
+    else:
+        loaded = module.EventAccumulator(str(logdir)).Reload()
+        scalars = {
+            tag: [(e.step, e.tensor_proto.SerializeToString()) for e in loaded.Tensors(tag)]
+            for tag in loaded.Tags()["tensors"]
+        }
+    scalars[SPEED] = [step for step, _ in scalars[SPEED]]
+    return scalars
+
+
+def check(folder, runs):
+    """Every run ended as the undisturbed one did: variables, counters and events."""
+    reference = folder / "reference"
+    expected = np.load(reference / "final.npz")
+    events = event_sequence(reference)
+    assert events["OptimizeLoss/loss"][1][0] == 4  # summaries at 1, 4, 7, ...
+    assert events[SPEED] == [11, 21]
+    legacy = [
+        legacy_sequence(reference, module)
+        for module in (event_accumulator, plugin_event_accumulator)
+    ]
+    for run in runs:
+        found = np.load(run / "final.npz")
+        assert set(found.files) == set(expected.files)
+        for name in expected.files:
+            assert found[name].tobytes() == expected[name].tobytes(), (run.name, name)
+        assert event_sequence(run) == events, run.name
+        for module, sequence in zip(
+            (event_accumulator, plugin_event_accumulator), legacy, strict=True
+        ):
+            assert legacy_sequence(run, module) == sequence, run.name
+        hidden = [path.name for path in run.iterdir() if path.name.startswith(".")]
+        assert hidden == []  # no lock, nothing half-written
+
+
+def test_twenty_kills_change_nothing(tmp_path):
+    check(tmp_path, survive(tmp_path, 20, seed=0))
+
+
+needs_numba = pytest.mark.skipif(
+    importlib.util.find_spec("numba") is None, reason="Numba is not installed"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("jit", "kills"), [("plain", 200), pytest.param("jit", 60, marks=needs_numba)]
+)
+def test_many_kills_change_nothing(tmp_path, jit, kills):
+    check(tmp_path, survive(tmp_path, kills, seed=1, jit=jit))
