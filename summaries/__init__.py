@@ -8,11 +8,14 @@ from summaries.charts import plot
 from summaries.dashboards import dashboard
 from summaries.encode import encode_histogram, encode_image, encode_scalar, encode_text
 from summaries.event_log import EventLog
+from summaries.hparams import write_experiment
 from summaries.optimizer import OPTIMIZER_SUMMARIES, OptimizerSummaries
+from summaries.quantities import EXTRA_SUMMARIES
 from summaries.runs import read
 from summaries.writer import SummaryWriter
 
 __all__ = [
+    "EXTRA_SUMMARIES",
     "OPTIMIZER_SUMMARIES",
     "EventLog",
     "OptimizerSummaries",
@@ -24,4 +27,5 @@ __all__ = [
     "encode_text",
     "plot",
     "read",
+    "write_experiment",
 ]

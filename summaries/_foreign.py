@@ -5,11 +5,8 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 from summaries import _proto
-from summaries.metadata import SCALAR, TENSOR
 from summaries.steps import Step
 from summaries.tags import TagBook
-
-_DATA_CLASS = 4 << 3  # field 4 of a SummaryMetadata, a varint; tensorboardX's message lacks it
 
 
 class FileWriter:
@@ -44,13 +41,9 @@ class FileWriter:
         global_step: Step | None = None,
         walltime: SupportsFloat | None = None,
     ) -> None:
-        """Write a Summary, made fit for TensorBoard's default loader."""
+        """Write a Summary."""
         for value in summary.value:
             value.tag = self._tags.clean(value.tag)
-            plugin = value.metadata.plugin_data.plugin_name
-            if plugin:
-                data_class = SCALAR if plugin == "scalars" else TENSOR
-                value.metadata.MergeFromString(bytes((_DATA_CLASS, data_class)))
         self._put(summary.SerializeToString(), global_step, walltime)
 
     def add_event(

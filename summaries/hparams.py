@@ -16,7 +16,6 @@ import numpy as np
 from summaries import _proto
 from summaries._arrays import to_numpy
 from summaries.event_log import EventLog
-from summaries.metadata import TENSOR, metadata_bytes
 
 Scalar: TypeAlias = bool | int | float | str
 Status: TypeAlias = Literal["success", "failure", "unknown"]
@@ -179,8 +178,11 @@ def _set_value(message: Any, value: Scalar) -> None:
 
 def _summary(tag: str, **content: Any) -> bytes:
     data = _proto.HParamsPluginData(version=0, **content)
-    metadata = _proto.SummaryMetadata.FromString(metadata_bytes("hparams", TENSOR))
-    metadata.plugin_data.content = data.SerializeToString()
+    # No data class, unlike elsewhere: TensorBoard knows this older form, and needs no value then.
+    plugin = _proto.SummaryMetadata.PluginData(
+        plugin_name="hparams", content=data.SerializeToString()
+    )
+    metadata = _proto.SummaryMetadata(plugin_data=plugin)
     value = _proto.Summary.Value(tag=tag, metadata=metadata)
     serialized: bytes = _proto.Summary(value=[value]).SerializeToString()
     return serialized

@@ -5,21 +5,25 @@ import summaries
 
 def test_the_public_names_are_these():
     assert summaries.__all__ == [
+        "EXTRA_SUMMARIES",
         "OPTIMIZER_SUMMARIES",
         "EventLog",
         "OptimizerSummaries",
         "SummaryWriter",
+        "dashboard",
         "encode_histogram",
         "encode_image",
         "encode_scalar",
         "encode_text",
+        "plot",
         "read",
+        "write_experiment",
     ]
 
 
 def test_public_names_and_their_parameters_are_documented():
     for name in summaries.__all__:
-        if name != "OPTIMIZER_SUMMARIES":
+        if not name.isupper():
             assert getattr(summaries, name).__doc__
 
 

@@ -285,7 +285,7 @@ def test_every_public_method_of_tensorboardx_is_there():
     assert theirs - set(dir(SummaryWriter)) == set()
 
 
-def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load, raw_events):
+def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load):
     pytest.importorskip("PIL")
     plots = pytest.importorskip("matplotlib.figure")
     figure = plots.Figure(figsize=(1, 1))
@@ -315,13 +315,6 @@ def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load, raw_ev
         "mesh_1": 6,
         "custom_scalars__config__": 6,
     }
-    classes = {
-        value.tag: value.metadata.data_class
-        for event in raw_events(writer.log.path)
-        for value in event.summary.value
-        if value.metadata.plugin_data.plugin_name
-    }
-    assert classes["curve"] == classes["custom_scalars__config__"] == 2
 
 
 def test_a_graph_and_its_statistics_are_events(tmp_path, raw_events):
