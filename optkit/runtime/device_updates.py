@@ -130,7 +130,7 @@ def device_rows(plan: Plan, seen: Container[Operation]) -> list[DeviceRows]:
     found = []
     for step in plan.steps:
         op = step.op
-        if op.kind.name != "Update" or op in seen or op.attrs["rows"] == "none":
+        if op.kind.name != "Update" or op in seen or op.attrs["rows"] not in ("named", "all"):
             continue
         if not are_alike(op):
             continue

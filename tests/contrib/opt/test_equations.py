@@ -9,6 +9,8 @@ import pytest
 import optkit as tf
 from optkit.backend.fused import FusedUpdate
 from optkit.backend.fused import update as fused_update
+from optkit.runtime import Plan
+from optkit.runtime.device_updates import device_rows
 from optkit.train.optimizer import Optimizer
 from tests.contrib.opt.rules import MAKERS, MOVES_ALL, O, Recurrence
 from tests.train.rules import rows, started
@@ -232,3 +234,10 @@ def test_sparse_slices_reach_lazy_adam_and_adam_differently():
             found[cls] = session.value(optimizer.get_slot(w, "m"))
     np.testing.assert_allclose(found[tf.train.AdamOptimizer], [0.09, 0.1])
     np.testing.assert_allclose(found[O.LazyAdamOptimizer], [0.1, 0.1])
+
+
+@pytest.mark.parametrize(("name", "fused"), [("Nadam", 0), ("AMSGrad", 1), ("LazyAdam", 1)])
+def test_a_device_fuses_rows_only_where_it_does_to_them_what_the_reference_does(name, fused):
+    w = tf.Variable(INITIAL, name="w")
+    train_op = MAKERS[name]().apply_gradients([(rows([[1.0, 2.0]], [1], "float64"), w)])
+    assert len(device_rows(Plan(w.graph, [train_op], []), set())) == fused
