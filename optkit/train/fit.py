@@ -87,7 +87,8 @@ def fit(
         hooks: `tf.train.SessionRunHook`s.
         session: the session to train in; if None the default one of the train op's graph, or a new
             one. Variables that hold values keep them. It stays open, as `History.session`.
-        loss: the loss to show, where the train op is an operation without a value.
+        loss: the loss to show and to check, where the train op is an operation that `minimize` did
+            not make.
         on_nonfinite: what to do when the loss or a gradient is NaN or infinite, which is found
             before anything is written. "raise" explains where it came from; "skip" leaves the step
             out, which moves nothing and counts for nothing; "rollback" goes back to where training

@@ -18,6 +18,7 @@ from optkit.graph.ledger import Ledger
 from optkit.ops.core import REGISTRY, Array, ArrayModule
 from optkit.runtime.plan import Plan
 from optkit.shapes import Shape
+from optkit.train.objectives import objective_of
 
 __all__ = ["Anatomy", "Guard", "anatomy", "guard"]
 
@@ -43,7 +44,8 @@ class Anatomy:
     """What a train op is made of.
 
     Attributes:
-        loss: the tensor that its value is, as it is before the update; None for an operation.
+        loss: the tensor that its value is, or that `minimize` was called with, as it is before the
+            update; None where there is neither.
         gradients: the name of a variable -> the tensor that its update takes.
         norm: the norm of all gradients, before clipping, if the train op computes one.
         rate: the learning rate of the update, where one can be told.
@@ -84,12 +86,14 @@ def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy
 
     Args:
         train_op: what `optimize_loss`, `create_train_op` or `minimize` gave.
-        loss: the loss, where the train op is an operation.
+        loss: the loss, where the train op is an operation that `minimize` did not make.
     """
     plan = Plan(train_op.graph, [train_op], [])
     ops = [step.op for step in plan.steps]
     if loss is None and isinstance(train_op, Tensor) and train_op.dtype.is_floating:
         loss = _before_update(train_op)
+    if loss is None:
+        loss = objective_of(ops)
     trainable = {v.op for v in train_op.graph.get_collection("trainable_variables")}
     gradients: dict[str, Tensor] = {}
     rates: list[Tensor] = []

@@ -33,6 +33,7 @@ from optkit.ops.update import Equation, try_equation
 from optkit.ops.update import update as update_operation
 from optkit.runtime import GradientTape
 from optkit.train.checks import is_number
+from optkit.train.objectives import note_objective
 from optkit.train.slots import create_slot
 from optkit.variables import Variable, trainable_variables
 
@@ -159,7 +160,10 @@ class Optimizer:
                 grad_loss,
             )
             require_gradient(loss, pairs)
-            return self.apply_gradients(pairs, global_step, name)
+            train_op = self.apply_gradients(pairs, global_step, name)
+            if isinstance(train_op, Operation):
+                note_objective(train_op, loss)
+            return train_op
 
     def compute_gradients(
         self,

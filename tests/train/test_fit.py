@@ -98,15 +98,31 @@ def test_it_takes_the_same_steps_as_a_loop_by_hand(model):
 )
 def test_every_kind_of_train_op(graph, make):
     model = Model(make)
-    history = model.fit(steps=100, loss=model.loss)
+    history = model.fit(steps=100)
     assert history.final["loss"] < 0.1
     assert history.final["learning_rate"] in (0.5, 0.1)
     assert "gradient_norm" in history
 
 
+def grouped(model):
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(model.loss)
+    return tf.group(step, tf.assign_add(tf.get_variable("n", [], dtype=tf.int32), 1))
+
+
+def applied(model):
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+    return optimizer.apply_gradients(optimizer.compute_gradients(model.loss))
+
+
+def test_the_loss_of_minimize_is_known_in_a_group_too(graph):
+    assert "loss" in Model(grouped).fit(steps=1)
+
+
 def test_an_operation_without_a_loss_trains_too(graph):
-    model = Model(lambda m: tf.train.GradientDescentOptimizer(0.1).minimize(m.loss))
+    model = Model(applied)
+    assert "loss" in model.fit(steps=1, loss=model.loss)
     history = model.fit(steps=100)
+    assert "loss" not in history
     assert len(history) == 100
     np.testing.assert_allclose(history.session.run(model.w), [1, -2, 0.5], atol=1e-2)
 
