@@ -236,8 +236,8 @@ def test_sparse_slices_reach_lazy_adam_and_adam_differently():
     np.testing.assert_allclose(found[O.LazyAdamOptimizer], [0.1, 0.1])
 
 
-@pytest.mark.parametrize(("name", "fused"), [("Nadam", 0), ("AMSGrad", 1), ("LazyAdam", 1)])
-def test_a_device_fuses_rows_only_where_it_does_to_them_what_the_reference_does(name, fused):
+def test_a_device_leaves_nadams_rows_to_the_reference():
+    """Its kernels move all rows of the variable or the named rows of the slots."""
     w = tf.Variable(INITIAL, name="w")
-    train_op = MAKERS[name]().apply_gradients([(rows([[1.0, 2.0]], [1], "float64"), w)])
-    assert len(device_rows(Plan(w.graph, [train_op], []), set())) == fused
+    train_op = MAKERS["Nadam"]().apply_gradients([(rows([[1.0, 2.0]], [1], "float64"), w)])
+    assert device_rows(Plan(w.graph, [train_op], []), set()) == []
