@@ -19,6 +19,7 @@ from optkit.dtypes import string
 from optkit.graph import Operation, Tensor
 from optkit.runtime.code import FILE, fold, freed, new_values
 from optkit.runtime.device_updates import DeviceGroup, DeviceRows
+from optkit.runtime.kernels import of_text
 from optkit.runtime.plan import Plan, Step
 
 __all__ = ["DeviceCode"]
@@ -129,8 +130,11 @@ class DeviceCode:
     def _call(self, step: Step) -> None:
         op, kind = step.op, step.op.kind
         assert kind.kernel is not None
-        on_host = self._for_the_host(step)
-        if on_host:
+        text = of_text(op)
+        on_host = text or self._for_the_host(step)
+        if text:
+            arguments = [self.on_host(place) for place in step.inputs]
+        elif on_host:
             arguments = [self.anywhere(place) for place in step.inputs]
         else:
             arguments = [self._argument(step, i) for i in range(len(step.inputs))]

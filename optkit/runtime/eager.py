@@ -21,7 +21,7 @@ from optkit.dtypes import DType
 from optkit.errors import FailedPreconditionError
 from optkit.graph import Graph, GraphKeys, Kind, Operation, Tensor, default_mode, get_default_graph
 from optkit.ops.random import Stream
-from optkit.runtime.kernels import as_op_error, stored
+from optkit.runtime.kernels import as_op_error, of_text, stored
 from optkit.shapes import Shape
 
 __all__ = [
@@ -236,7 +236,10 @@ class EagerGraph(Graph):
                 if kind.access == "write":
                     return self._write(op, values, backend)
                 extra = {"stream": self._stream(op)} if kind.random else {}
-                result = kind.kernel(backend.xp, *values, **extra, **op.attrs)
+                xp = backend.xp
+                if xp is not np and of_text(op):
+                    xp, values = np, [backend.to_numpy(array) for array in values]
+                result = kind.kernel(xp, *values, **extra, **op.attrs)
         except Exception as error:
             # No name for what is raised: it refers to this frame, and referring back would keep
             # all values here until the garbage collector comes by.

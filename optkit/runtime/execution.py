@@ -12,7 +12,7 @@ from optkit.backend.arrays import to_host
 from optkit.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from optkit.graph import Graph, GraphKeys, Operation, Tensor
 from optkit.ops.random import Stream
-from optkit.runtime.kernels import as_op_error, guarded, stored
+from optkit.runtime.kernels import as_op_error, guarded, of_text, stored
 from optkit.runtime.plan import Plan, Step
 
 __all__ = ["Run", "handed_out", "uninitialized"]
@@ -156,7 +156,10 @@ class Run:
         if kind.access == "write":
             return self._write(op, inputs)
         extra = {"stream": self._stream(op)} if kind.random else {}
-        result = kind.kernel(self.backend.xp, *inputs, **extra, **op.attrs)
+        xp = self.backend.xp
+        if xp is not np and of_text(op):
+            xp, inputs = np, [self.backend.to_numpy(array) for array in inputs]
+        result = kind.kernel(xp, *inputs, **extra, **op.attrs)
         if len(op.outputs) == 1:
             return (result,)
         results = () if result is None else tuple(result)

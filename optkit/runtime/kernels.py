@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from optkit.dtypes import string
 from optkit.errors import InternalError, InvalidArgumentError, OpError, ResourceExhaustedError
 from optkit.graph import Operation
 from optkit.shapes import fits
 
-__all__ = ["as_op_error", "guarded", "stored"]
+__all__ = ["as_op_error", "guarded", "of_text", "stored"]
 
 
 def as_op_error(error: Exception, op: Operation) -> Exception:
@@ -61,6 +62,14 @@ def stored(
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
     return array
+
+
+def of_text(op: Operation) -> bool:
+    """Whether an operation is the host's on every backend, as texts are.
+
+    Merging takes summaries, which are texts, and arrays from wherever they are.
+    """
+    return op.kind.name != "MergeSummary" and any(x.dtype is string for x in op.inputs)
 
 
 def guarded(array: Any) -> Any:
