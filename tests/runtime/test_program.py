@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optkit
+from optkit.backend.arrays import to_numpy
 from optkit.errors import FailedPreconditionError, InvalidArgumentError
 from optkit.graph import Graph, IndexedSlices
 from optkit.runtime import Session, code, interrupts
@@ -53,6 +54,8 @@ def _outcome(session, fetches, feed):
 
 
 def _bits(value):
+    if hasattr(value, "__cuda_array_interface__"):
+        value = to_numpy(value)
     if isinstance(value, list | tuple):
         return [_bits(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
@@ -362,6 +365,7 @@ def test_rows_of_a_variable_that_changes_its_shape(pair):
     assert pair.run(w).tolist() == [[7.0]]
 
 
+@pytest.mark.host("it looks into the programs of the host")
 def test_an_equation_that_changes_large_gradients_in_place_is_refused_at_every_run(pair):
     def sly(xp, w, g, m, rate):
         if g.size > 8:
@@ -440,6 +444,7 @@ def handler():
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.host("it looks into the programs of the host")
 @pytest.mark.parametrize("warm", [0, 3])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGALRM"])
 def test_a_signal_while_variables_are_written_is_handled_when_all_are(
@@ -554,6 +559,7 @@ def test_names_of_variables_are_no_names_of_values(graph, name):
         np.testing.assert_array_equal(session.value(w), [0, 0])
 
 
+@pytest.mark.host("it looks into the programs of the host")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_rows_of_an_optimizer_that_moves_all_rows(pair, dtype):
     rng = np.random.default_rng(11)
@@ -589,6 +595,7 @@ def program_of(session):
     return session._programs[next(reversed(session._plans.values()))]
 
 
+@pytest.mark.host("it looks into the programs of the host")
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_averages_after_the_update_see_the_new_values_and_the_update_is_still_fused(pair, clip):
     rng = np.random.default_rng(12)
@@ -657,6 +664,7 @@ def perceptron(batch=None):
     return x, net, train
 
 
+@pytest.mark.host("it looks into the programs of the host")
 def test_planned_values_of_a_step_are_those_of_the_reference(pair, all_planned):
     x, net, train = perceptron()
     pair.run(optkit.global_variables_initializer())
@@ -690,6 +698,7 @@ def test_a_value_whose_shape_depends_on_values_is_not_written_to_a_planned_place
         assert pair.run([y, train], {x: values})[0].shape == (sum(v > 0 for v in values),)
 
 
+@pytest.mark.host("it looks into the programs of the host")
 def test_more_shapes_than_versions_are_kept(pair, all_planned):
     x, net, train = perceptron()
     pair.run(optkit.global_variables_initializer())
@@ -699,6 +708,7 @@ def test_more_shapes_than_versions_are_kept(pair, all_planned):
     assert len(program._versions) == 8
 
 
+@pytest.mark.host("it looks into the programs of the host")
 def test_gradients_go_straight_to_their_place_in_the_arena(graph, monkeypatch):
     copied = []
     monkeypatch.setattr(code, "gathered", lambda *arguments: copied.append(arguments[2]))
@@ -726,6 +736,7 @@ def test_an_interrupted_planned_step_leaves_everything(pair, all_planned, monkey
 # -- branches -------------------------------------------------------------------------------------
 
 
+@pytest.mark.host("it looks into the programs of the host")
 @pytest.mark.parametrize("large", [1, code.LARGE])
 def test_a_step_whose_layers_depend_on_a_fed_flag(pair, monkeypatch, large):
     monkeypatch.setattr(code, "LARGE", large)
@@ -746,6 +757,7 @@ def test_a_step_whose_layers_depend_on_a_fed_flag(pair, monkeypatch, large):
     pair.run([train, net], {x: np.ones((3, 6), np.float32), training: False})
 
 
+@pytest.mark.host("it looks into the programs of the host")
 def test_writes_reads_and_fetches_in_branches(pair):
     outer, inner = (optkit.placeholder(optkit.bool, []) for _ in range(2))
     w = optkit.Variable(np.float32([1.0, 2.0]))
