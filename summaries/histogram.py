@@ -9,6 +9,7 @@ of arrays that live elsewhere, of which only the counts then come to the host.
 """
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -189,23 +190,52 @@ def sum_squares(values: NDArray[Any]) -> float:
 
 
 def _squares(wide: _Floats) -> float:
-    whole = wide.size - wide.size % _ROW
-    rows = wide[:whole].reshape(-1, _ROW)
-    return float(np.vecdot(rows, rows).sum() + np.dot(wide[whole:], wide[whole:]))
+    rest = wide.size % _ROW
+    if rest == wide.size:
+        return float(np.dot(wide, wide))
+    rows = wide[: wide.size - rest].reshape(-1, _ROW)
+    tail = wide[wide.size - rest :]
+    return float(np.add.reduce(np.vecdot(rows, rows)) + np.dot(tail, tail))
 
 
 # -- counting -------------------------------------------------------------------------------------
 
 
 def _tiles(values: NDArray[Any], scale: Any) -> Iterator[NDArray[Any]]:
-    """Contiguous pieces of the array times the scale, as the float type they are counted in."""
+    """Contiguous pieces of the array times the scale, as the float type they are counted in.
+
+    Each is good until the next one is asked for.
+    """
     flat = values.ravel(order="K")
     dtype = bit_layout(flat.dtype).dtype
     for start in range(0, flat.size, _TILE):
         tile = flat[start : start + _TILE]
         if scale is not None:
-            tile = tile * flat.dtype.type(scale)
+            room = _scratch.product(flat.dtype, tile.size)
+            tile = np.multiply(tile, flat.dtype.type(scale), out=room)
         yield np.ascontiguousarray(tile, dtype)
+
+
+class _Scratch(threading.local):
+    """Memory for the tiles of a thread: taking it anew would cost as much as the counting."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(3 * _TILE)
+
+    def floats(self, size: int) -> _Floats:
+        """Room for a tile in float64; the same as for its indices."""
+        return self._memory[:size]
+
+    def indices(self, size: int) -> NDArray[np.intp]:
+        """Room for the indices of a tile, of the type that bincount wants."""
+        return self._memory[:size].view(np.intp)
+
+    def product(self, dtype: np.dtype[Any], size: int) -> NDArray[Any]:
+        """Room for a tile times a scale."""
+        return self._memory[_TILE:].view(dtype)[:size]
+
+
+_scratch = _Scratch()
 
 
 class _Moments:
@@ -217,10 +247,14 @@ class _Moments:
 
     def add(self, tile: NDArray[Any]) -> None:
         if tile.size:
-            wide = tile.astype(np.float64, copy=False)
-            self.min = min(self.min, float(tile.min()))
-            self.max = max(self.max, float(tile.max()))
-            self.sum += float(wide.sum())
+            wide = tile
+            if tile.dtype != np.float64:
+                wide = _scratch.floats(tile.size)
+                wide[...] = tile
+            # The functions behind the methods: for a small array they are half the time.
+            self.min = min(self.min, float(np.minimum.reduce(tile)))
+            self.max = max(self.max, float(np.maximum.reduce(tile)))
+            self.sum += float(np.add.reduce(wide))
             self.squares += _squares(wide)
 
 
@@ -234,14 +268,16 @@ def _count(values: NDArray[Any], scale: Any) -> Counted:
         if not counted.nonfinite:
             return counted
         counts[...] = 0  # the sums hold NaN or infinity: the tiles keep these apart
-    moments = _Moments()
+    moments, nonfinite = _Moments(), 0
+    shift = layout.bits.type(layout.shift)
     for tile in _tiles(values, scale):
-        # The cast is free, as bincount wants this type; an index is far below 2**63.
-        indices = (tile.view(layout.bits) >> layout.shift).astype(np.intp)
+        indices = _scratch.indices(tile.size)
+        np.right_shift(tile.view(layout.bits), shift, out=indices, casting="unsafe")
         found = np.bincount(indices, minlength=layout.buckets)
         counts += found
-        moments.add(tile[np.isfinite(tile)] if _special(found).any() else tile)
-    nonfinite = int(_special(counts).sum())
+        special = np.add.reduce(_special(found), axis=None)
+        nonfinite += int(special)
+        moments.add(tile[np.isfinite(tile)] if special else tile)
     return Counted(counts, nonfinite, moments.min, moments.max, moments.sum, moments.squares)
 
 
@@ -294,7 +330,7 @@ def _histogram(counted: Counted, most: int) -> Histogram:
         numbers,
         counted.min,
         counted.max,
-        int(numbers.sum()),
+        int(np.add.reduce(numbers)),
         counted.sum,
         counted.sum_squares,
         nan,
@@ -325,19 +361,16 @@ def _buckets(counts: _Counts, edges: _Floats, most: int) -> tuple[_Floats, _Floa
 def _collapsed(counts: _Counts, edges: _Floats) -> tuple[_Floats, _Floats]:
     """As `collapse` of the loops, with room for all buckets."""
     half = counts.size // 2
-    indices = counts.nonzero()[0]
-    positive = int(indices.searchsorted(half))
-    indices = np.concatenate((indices[positive:][::-1], indices[:positive]))
-    ranks = np.where(indices < half, indices + half, counts.size - 1 - indices)
-    gaps = np.diff(ranks) > 1
-    places = np.arange(ranks.size)
-    places[1:] += gaps.cumsum()
-    total = int(places[-1]) + 1 if places.size else 0
-    limits, numbers = np.empty(total), np.zeros(total)
-    limits[places] = edges[ranks + 1]
-    numbers[places] = counts[indices]
-    limits[places[1:][gaps] - 1] = edges[ranks[1:][gaps]]
-    return limits, numbers
+    rising = np.concatenate((counts[: half - 1 : -1], counts[:half]))
+    filled = (rising != 0).nonzero()[0]  # three times as fast on truth values
+    if not filled.size:
+        return np.empty(0), np.empty(0)
+    first = int(filled[0])
+    kept = np.zeros(int(filled[-1]) + 1 - first, np.bool_)
+    kept[filled - first] = True
+    kept[filled[1:] - (first + 1)] = True  # the last of a run of empty ones, or a filled one
+    ranks = kept.nonzero()[0] + first
+    return edges[ranks + 1], rising[ranks].astype(np.float64)
 
 
 @lru_cache(maxsize=2)
