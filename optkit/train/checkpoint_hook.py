@@ -184,5 +184,7 @@ def broken_weights(session: Session) -> list[str]:
     return [
         variable.op.name
         for variable in session.graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)
-        if variable.dtype.is_floating and not bool(np.isfinite(session.value(variable)).all())
+        if variable.dtype.is_floating
+        and session.holds(variable)
+        and not bool(np.isfinite(session.value(variable)).all())
     ]

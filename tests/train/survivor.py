@@ -108,8 +108,7 @@ def kill_at(call):
             count()
 
     sys.addaudithook(hook)
-    fsync = os.fsync
-    os.fsync = lambda descriptor: (count(), fsync(descriptor))[1]
+    os.fsync = count
 
 
 def forked(logdir, call=None, after=None):
@@ -117,6 +116,7 @@ def forked(logdir, call=None, after=None):
     pid = os.fork()
     if pid == 0:
         status = 1
+        os.fsync = lambda _: None  # what a killed process wrote is there without it
         try:
             if call is not None:
                 kill_at(call)
