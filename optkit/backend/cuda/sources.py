@@ -17,6 +17,8 @@ __all__ = ["OPTIONS", "TracedEquation", "kernel_sources", "register_equations", 
 OPTIONS = ("--fmad=false",)
 """No product is joined with a sum, so that results are NumPy's, rounding by rounding."""
 
+KERNELS = Path(__file__).parent / "kernels"
+"""Where the kernels are that are not made from an equation."""
 _KINDS = {
     "float16": ("float16", "float"),
     "float32": ("float", "float"),
@@ -43,7 +45,7 @@ def source(name: str, dtype: str | None = None) -> str:
     Raises:
         KeyError: there is no kernel for the dtype.
     """
-    text = (Path(__file__).parent / "kernels" / f"{name}.cu").read_text()
+    text = (KERNELS / f"{name}.cu").read_text()
     if dtype is None:
         return text
     if dtype not in _FILES[name]:

@@ -1,0 +1,316 @@
+"""optkit's kernels on CuPy: bit for bit what NumPy gives, and the same in every run."""
+
+import numpy as np
+import pytest
+
+from optkit.backend.arrays import scatter_rows, to_host
+from optkit.backend.cuda.checks import Checks, deferred
+from optkit.backend.cuda.launch import CHUNK
+from optkit.backend.cuda.norm import device_norm
+from optkit.backend.cuda.rows import PIECE
+from optkit.backend.cuda.transfer import Transfer
+from optkit.backend.cuda.update import DeviceUpdate
+from optkit.backend.fused import UntraceableError
+from optkit.backend.segments import merge_rows, segment_sum
+from summaries.histogram import counter_for, measure
+from tests import cusim
+from tests.backend.test_fused import EXTRA, OPTIMIZERS, VALUES
+from tests.conftest import DEVICE
+
+pytestmark = pytest.mark.cupy
+
+if DEVICE:
+    import cupy
+
+ORDERS = [0, 1, 7] if DEVICE == "sim" else [0]
+
+
+@pytest.fixture(params=ORDERS)
+def schedule(request):
+    """Threads and blocks in another order: the results of kernels with barriers may not change."""
+    if DEVICE == "sim":
+        with cusim.settings(order=request.param):
+            yield
+    else:
+        yield
+
+
+def sent(*arrays):
+    return [cupy.asarray(array) for array in arrays]
+
+
+# -- updates --------------------------------------------------------------------------------------
+
+# Powers, which no two libraries round alike: units in the last place of the largest value.
+INEXACT = {"ftrl": {"float16": 1, "float32": 64, "float64": 64}}
+
+
+def state_of(optimizer, rng, shape, dtype):
+    w, g = rng.standard_normal((2, *shape)).astype(dtype)
+    return g, [w, *((1 + rng.random(shape)).astype(dtype) for _ in optimizer.slots)]
+
+
+def expected_of(optimizer, hyper, g, columns, wide):
+    scalars = {key: wide(VALUES[key]) for key in hyper}
+    news = optimizer.update(
+        np, columns[0].astype(wide), g.astype(wide), *(c.astype(wide) for c in columns[1:]),
+        **scalars,
+    )  # fmt: skip
+    news = news if isinstance(news, tuple) else (news,)
+    return [new.astype(g.dtype) for new in news]
+
+
+def assert_same(name, got, wanted):
+    ulps = INEXACT.get(name, {}).get(got.dtype.name, 0)
+    unit = np.finfo(got.dtype).eps * np.max(np.abs(wanted), initial=0)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=ulps * unit)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_updates_give_the_equations_bits(name, dtype):
+    """Many variables in one launch: with tails, of one element, of several chunks, not aligned."""
+    optimizer = OPTIMIZERS[name]()
+    hyper = (*optimizer._hyper, *EXTRA.get(name, ()))
+    wide = np.float32 if dtype is np.float16 else dtype
+    rng = np.random.default_rng(3)
+    update = DeviceUpdate(optimizer.update, len(optimizer.slots), hyper, np.dtype(dtype))
+    columns, gradients, expected = [], [], []
+    for size in (1, 13, 1000, 0, 2 * CHUNK + 5):
+        g, values = state_of(optimizer, rng, (size,), dtype)
+        expected.append(expected_of(optimizer, hyper, g, values, wide))
+        columns.append(sent(*values))
+        gradients.append(cupy.asarray(g))
+    g, values = state_of(optimizer, rng, (30,), dtype)
+    expected.append([e[1:] for e in expected_of(optimizer, hyper, g, values, wide)])
+    columns.append([array[1:] for array in sent(*values)])  # starts between two packs
+    gradients.append(cupy.asarray(g)[1:])
+    numbers = [cupy.asarray(wide(VALUES[key])) for key in hyper]
+    update.bind(columns).start(gradients, numbers)()
+    for column, wanted in zip(columns, expected, strict=True):
+        for array, new in zip(column, wanted, strict=True):
+            assert_same(name, array.get(), new)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["adagrad", "momentum", "ftrl"])
+def test_rows_are_updated_and_others_left(name, dtype):
+    optimizer = OPTIMIZERS[name]()
+    hyper = (*optimizer._hyper, *EXTRA.get(name, ()))
+    wide = np.float32 if dtype is np.float16 else dtype
+    rng = np.random.default_rng(4)
+    update = DeviceUpdate(optimizer.update, len(optimizer.slots), hyper, np.dtype(dtype))
+    _, values = state_of(optimizer, rng, (50, 3), dtype)
+    rows = np.array([49, 0, 7])
+    g = rng.standard_normal((3, 3)).astype(dtype)
+    column = sent(*values)
+    numbers = [cupy.asarray(wide(VALUES[key])) for key in hyper]
+    gradient, places = sent(g, rows)
+    update.bind([column]).start_rows(gradient, places, numbers)()
+    news = expected_of(optimizer, hyper, g, [value[rows] for value in values], wide)
+    for array, value, new in zip(column, values, news, strict=True):
+        value[rows] = new
+        assert_same(name, array.get(), value)
+
+
+def test_an_update_of_no_rows():
+    update = DeviceUpdate(lambda xp, w, g: w - g, 0, (), np.dtype(np.float32))
+    (w, g, rows) = sent(np.ones((4, 2), "f4"), np.ones((0, 2), "f4"), np.zeros(0, np.int64))
+    update.bind([[w]]).start_rows(g, rows, [])()
+    np.testing.assert_array_equal(w.get(), 1)
+
+
+def test_special_values_are_numpys():
+    """NaN and infinity, signs of zero and ties, through everything that compares."""
+
+    def equation(xp, w, g):
+        a = xp.maximum(w, g) + xp.minimum(w, g) * xp.sign(g)
+        b = xp.where(xp.isnan(w) | ~xp.isfinite(g), 1, xp.copysign(2.0, w))
+        return a * (w >= g) + b * (g > 0) - xp.clip(w, -1, 1)
+
+    corners = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 3.0, np.inf, -np.inf, np.nan], "f4")
+    w, g = (x.ravel() for x in np.meshgrid(corners, corners))
+    with np.errstate(all="ignore"):
+        expected = equation(np, w, g).astype(np.float32)
+    dw, dg = sent(w.copy(), g)
+    DeviceUpdate(equation, 0, (), np.dtype(np.float32)).bind([[dw]]).start([dg], [])()
+    np.testing.assert_array_equal(dw.get(), expected)
+
+
+def test_dtypes_without_a_kernel():
+    with pytest.raises(UntraceableError, match="variables of dtype int32"):
+        DeviceUpdate(lambda xp, w, g: w - g, 0, (), np.dtype(np.int32))
+
+
+# -- sums in a fixed order ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_norms(schedule, dtype):
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in [(), (3, 5), 0, 2 * CHUNK + 9]]
+    expected = np.sqrt(sum((a.astype(np.float64) ** 2).sum() for a in arrays))
+    norm = device_norm([*sent(*arrays[:3]), cupy.asarray(arrays[3])])
+    assert norm.shape == ()
+    assert norm.dtype == (np.float32 if dtype is np.float16 else dtype)
+    np.testing.assert_allclose(norm.get(), expected, 4 * np.finfo(norm.dtype).eps)
+
+
+def test_norms_of_views_and_of_nothing():
+    (x,) = sent(np.arange(12.0).reshape(3, 4))
+    assert float(device_norm([x.T[::2]])) == np.sqrt(
+        (np.arange(12.0).reshape(3, 4)[:, ::2] ** 2).sum()
+    )
+    assert float(device_norm([cupy.zeros(0, "f4")])) == 0.0
+    assert np.isnan(float(device_norm(sent(np.array([1, np.nan], "f4")))))
+
+
+def test_norms_have_the_same_bits_in_every_order():
+    (x,) = sent(np.random.default_rng(6).standard_normal(3 * CHUNK).astype("f4"))
+    bits = set()
+    for order in (0, 1, 2, 3):
+        with cusim.settings(order=order) if DEVICE == "sim" else np.errstate():
+            bits.add(device_norm([x, x[5:]]).get().tobytes())
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("on_host", [True, False], ids=["numbers on the host", "on the device"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize(
+    ("count", "groups", "shape"),
+    [
+        (0, 5, (3,)),
+        (1, 5, (3,)),
+        (7, 5, (2, 2)),
+        (500, 20, (4,)),
+        (3 * PIECE + 7, 2, ()),
+        (40, 1000, (3,)),
+    ],
+)
+def test_rows_with_one_number_are_added_as_numpy_adds_them(dtype, count, groups, shape, on_host):
+    rng = np.random.default_rng(count)
+    values = (10 * rng.standard_normal((count, *shape))).astype(dtype)
+    rows = rng.integers(0, groups, count)
+    (dvalues,) = sent(values)
+    numbers = rows if on_host else cupy.asarray(rows)
+    total = segment_sum(cupy, dvalues, numbers, groups)
+    wanted = segment_sum(np, values.copy(), rows, groups)
+    np.testing.assert_array_equal(total.get(), wanted)
+    assert total.dtype == wanted.dtype
+    merged = merge_rows(cupy, dvalues, numbers)
+    assert type(merged.rows) is type(numbers)
+    for got, wanted in zip(to_host(merged), merge_rows(np, values.copy(), rows), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+        assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(dvalues.get(), values)
+
+
+def test_p112_repeated_rows_have_the_same_bits_in_every_run():
+    """1e5 gradients for a few rows: five runs, in different orders, and NumPy."""
+    rng = np.random.default_rng(112)
+    values = rng.standard_normal((100_000, 1)).astype("f4")
+    rows = rng.integers(0, 3, 100_000)
+    wanted = segment_sum(np, values.copy(), rows, 3).tobytes()
+    dvalues, numbers = sent(values, rows)
+    for order, places in enumerate([numbers, rows, rows, rows, rows]):
+        with cusim.settings(order=order) if DEVICE == "sim" else np.errstate():
+            assert segment_sum(cupy, dvalues, places, 3).get().tobytes() == wanted
+
+
+@pytest.mark.parametrize("mode", ["update", "add", "sub", "mul", "min", "max"])
+def test_scattering(mode):
+    rng = np.random.default_rng(8)
+    current, updates = rng.standard_normal((6, 2)), rng.standard_normal((5, 2))
+    rows = np.array([1, 4, 1, 1, 0])
+    wanted = scatter_rows(np, current, rows, updates, mode)
+    got = scatter_rows(cupy, *sent(current, rows, updates), mode)
+    np.testing.assert_array_equal(got.get(), wanted)
+
+
+# -- checks, transfers, histograms ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_checks_share_a_flag(dtype):
+    good, below, above = sent(*(np.array(x, dtype) for x in ([0, 4], [0, -1], [[5], [0]])))
+    for bad in (below, above):
+        with Checks() as checks:
+            assert checks.flag is None
+            assert deferred(good, 5)
+            assert not checks.flag.get().any()
+            assert deferred(bad, 5)
+            assert deferred(good, 5)
+        assert checks.flag.get().any()
+    assert not deferred(good, 5)  # nobody collects them any more
+
+
+def test_arrays_come_home_together():
+    rng = np.random.default_rng(9)
+    arrays = [
+        rng.standard_normal(shape).astype(dtype)
+        for shape in [(), (3,), (2, 3), (0,), (100,)]
+        for dtype in ("f2", "f4", "f8", "i4")
+    ]
+    arrays += [rng.random(9) > 0.5, np.arange(100_000), *[np.arange(i) for i in range(140)]]
+    devices = sent(*arrays)
+    devices[2] = cupy.asfortranarray(cupy.asarray(arrays[2]))
+    got = to_host([*devices, np.arange(3), devices[6].T, 1.5])
+    for array, wanted in zip(got, [*arrays, np.arange(3), arrays[6].T, 1.5], strict=True):
+        assert type(array) is np.ndarray
+        assert array.dtype == np.asarray(wanted).dtype
+        np.testing.assert_array_equal(array, wanted)
+    got[0][...] = 7  # the caller's own
+    assert devices[0].get() == arrays[0]
+
+
+@pytest.mark.cusim
+def test_small_arrays_take_one_launch_and_one_copy():
+    devices = sent(*(np.arange(i + 1.0) for i in range(100)))
+    to_host(devices)
+    with cusim.settings(log=True):
+        before = len(cusim.stats()["log"])
+        to_host(devices)
+        kernel, copy = cusim.stats()["log"][before:]
+    assert kernel == "pack"
+    assert copy.startswith("memcpy")
+
+
+@pytest.mark.cusim
+def test_what_is_on_its_way_is_not_changed_by_what_comes_after():
+    with cusim.settings(lazy=True):
+        x, y = sent(np.arange(3.0), np.arange(4.0))
+        transfer = Transfer([x, y])
+        x *= 0
+        y -= 1
+        a, b = transfer.wait()
+    np.testing.assert_array_equal(a, [0, 1, 2])
+    np.testing.assert_array_equal(b, [0, 1, 2, 3])
+
+
+def histogram_cases():
+    rng = np.random.default_rng(10)
+    for size in (0, 1, 5, 1000, 20_000):
+        for dtype in ("f2", "f4", "f8"):
+            yield rng.standard_normal(size).astype(dtype)
+    for dtype in ("i4", "i8", "u1", "i2"):
+        yield rng.integers(0, 100, 1000).astype(dtype) - np.array(5, dtype)
+    yield rng.integers(0, 2**32, 20_000, np.uint64).astype(np.uint32).view(np.float32)
+    yield rng.integers(2**52, 2**63, 5000).view(np.float64)
+    yield np.array([0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 3e38, -3e38] * 9, "f4")
+    yield np.zeros(5000, "f4")
+    yield np.full(10, np.nan, "f4")
+    yield rng.standard_normal((4, 5, 6)).astype("f4")[:, ::2].T
+    yield rng.random(10) > 0.5
+
+
+@pytest.mark.parametrize("values", list(histogram_cases()), ids=lambda x: f"{x.dtype}-{x.size}")
+def test_histograms_count_as_the_host_does(schedule, values):
+    (device,) = sent(values)
+    assert counter_for(device) is not None
+    got, wanted = measure(device), measure(values)
+    np.testing.assert_array_equal(got.limits, wanted.limits)
+    np.testing.assert_array_equal(got.counts, wanted.counts)
+    for name in ("num", "nonfinite", "min", "max"):
+        assert getattr(got, name) == getattr(wanted, name), name
+    sums = [[h.sum, h.sum_squares] for h in (got, wanted)]
+    np.testing.assert_allclose(*sums, rtol=1e-12, atol=1e-12 * values.size)
