@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from summaries.histogram import GRIDS, MAX_BUCKETS, measure, sum_squares
+from summaries import _loops, encode_histogram, histogram
+from summaries.histogram import (
+    GRIDS,
+    MAX_BUCKETS,
+    bit_layout,
+    measure,
+    register_counter,
+    sum_squares,
+)
 
 FLOATS = ["float16", "float32", "float64"]
 DTYPES = [*FLOATS, "bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64"]
@@ -149,6 +157,185 @@ def test_arrays_of_any_layout_are_counted_whole():
 def test_an_unknown_grid_is_refused():
     with pytest.raises(ValueError, match="'fast', 'tf' or an integer of at least 2, not 'auto'"):
         measure(np.ones(3), "auto")
+
+
+@pytest.mark.parametrize("buckets", [True, 1, 0, -3, 2.5, "tensorflow", None])
+def test_what_is_no_grid_is_refused(buckets):
+    with pytest.raises(ValueError, match=f"at least 2, not {buckets!r}"):
+        measure(np.ones(3), buckets)
+
+
+@given(values=ARRAYS, most=st.integers(2, 40))
+def test_neighbours_are_merged_down_to_a_number(values, most):
+    if values.dtype.kind == "f":
+        values = with_plain_nans(values)
+    merged = measure(values, most)
+    assert merged.counts.size <= most
+    assert_sound(merged, values)
+
+
+@pytest.mark.parametrize("buckets", [*GRIDS, 12])
+@pytest.mark.parametrize("dtype", [*FLOATS, "bfloat16", "longdouble"])
+def test_a_scale_is_a_product_in_the_arrays_dtype(dtype, buckets):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    values = np.random.default_rng(5).normal(size=(70_000,)).astype(dtype)
+    scale = np.float32(1 / 3)
+    scaled, product = (
+        measure(values, buckets, scale),
+        measure(values * values.dtype.type(scale), buckets),
+    )
+    np.testing.assert_array_equal(scaled.limits, product.limits)
+    np.testing.assert_array_equal(scaled.counts, product.counts)
+    assert (scaled.min, scaled.max, scaled.sum) == (product.min, product.max, product.sum)
+
+
+def test_bfloat16_is_counted_as_the_float32_that_it_is():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    values = np.random.default_rng(6).normal(size=1000).astype(bfloat16)
+    assert bit_layout(values.dtype) == bit_layout(np.float32)
+    one, other = measure(values), measure(values.astype(np.float32))
+    np.testing.assert_array_equal(one.counts, other.counts)
+    assert (one.sum, one.sum_squares) == (other.sum, other.sum_squares)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_layout_names_buckets_by_the_top_bits(dtype):
+    """What a counter elsewhere goes by: the index of a value, and where infinity and NaN are."""
+    layout = bit_layout(dtype)
+    values = np.array([0.0, 1.0, -0.0, -1.0, np.inf, np.nan, -np.inf], dtype)
+    indices = (values.view(layout.bits) >> layout.shift).astype(int)
+    half = layout.buckets // 2
+    assert indices[0] == 0
+    assert indices[2] == half
+    assert indices[3] - half == indices[1]
+    assert (indices[4:6] >= half - 8).all()
+    assert (indices[4:6] < half).all()
+    assert indices[6] == layout.buckets - 8
+
+
+# -- compiled loops -------------------------------------------------------------------------------
+
+
+def by_loops(values, most, scale=None):
+    """As `measure`, by the loops, which are plain functions before Numba compiles them."""
+    layout = bit_layout(values.dtype)
+    counts = np.zeros(layout.buckets, np.int64)
+    counted = histogram._by_loop(_loops.count, values, scale, layout, counts)
+    limits, numbers = np.empty((2, most))
+    used = _loops.collapse(counted.counts, histogram._edges(layout), limits, numbers)
+    return counted, used, limits[:used], numbers[:used]
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 500])
+@pytest.mark.parametrize("dtype", [*FLOATS, "int8", "int64"])
+def test_the_loops_count_as_the_tiles_do(dtype, size, monkeypatch):
+    monkeypatch.setattr(_loops, "available", lambda: False)
+    rng = np.random.default_rng(size)
+    values = (rng.normal(size=size) * 50).astype(dtype)
+    tiles = measure(values)
+    with np.errstate(over="ignore"):
+        counted, used, limits, numbers = by_loops(values, MAX_BUCKETS)
+    assert used == tiles.limits.size
+    np.testing.assert_array_equal(limits, tiles.limits)
+    np.testing.assert_array_equal(numbers, tiles.counts)
+    assert (counted.min, counted.max) == (tiles.min, tiles.max)
+    assert counted.sum == pytest.approx(tiles.sum, rel=1e-13, abs=1e-10)
+    assert counted.sum_squares == pytest.approx(tiles.sum_squares, rel=1e-13)
+
+
+def test_the_loops_tell_how_many_buckets_do_not_fit():
+    values = np.array([-3.0, 1, 2, 4, 8], np.float32)
+    _, used, _, _ = by_loops(values, MAX_BUCKETS)
+    assert used == 9  # each value, and an empty run between
+    limits, numbers = np.full((2, 4), 7.0)
+    counts = np.bincount(values.view(np.uint32) >> 20, minlength=4096)
+    edges = histogram._edges(bit_layout(np.float32))
+    assert _loops.collapse(counts, edges, limits, numbers) == used
+    np.testing.assert_array_equal(numbers, [1, 0, 1, 7])  # written as far as there is room
+
+
+def test_compiled_loops_count_the_same(monkeypatch):
+    pytest.importorskip("numba")
+    values = np.random.default_rng(7).normal(size=30_000).astype(np.float32)
+    odd = np.append(values, [np.nan, np.inf]).astype(np.float32)
+    compiled = [measure(values, scale=np.float32(0.3)), measure(odd)]
+    monkeypatch.setattr(_loops, "available", lambda: False)
+    plain = [measure(values, scale=np.float32(0.3)), measure(odd)]
+    for one, other in zip(compiled, plain, strict=True):
+        np.testing.assert_array_equal(one.limits, other.limits)
+        np.testing.assert_array_equal(one.counts, other.counts)
+        assert (one.min, one.max, one.nan, one.inf) == (other.min, other.max, other.nan, other.inf)
+        assert one.sum == pytest.approx(other.sum, rel=1e-12, abs=1e-9)
+
+
+def test_a_small_array_does_not_bring_in_numba(monkeypatch):
+    monkeypatch.setattr(_loops, "available", lambda: pytest.fail("Numba was looked for"))
+    monkeypatch.delitem(_loops.sys.modules, "numba", raising=False)
+    assert measure(np.ones(100)).num == 100
+
+
+# -- arrays that live elsewhere -------------------------------------------------------------------
+
+
+class Elsewhere:
+    """An array that only its own library can count."""
+
+    def __init__(self, values):
+        self.values = values
+        self.dtype = values.dtype
+
+    def __mul__(self, scale):
+        return Elsewhere(self.values * scale)
+
+    def get(self):
+        return self.values
+
+
+def count_elsewhere(array):
+    values = array.values
+    layout = bit_layout(values.dtype)
+    indices = (values.view(layout.bits) >> layout.shift).astype(np.int64)
+    finite = values[np.isfinite(values)].astype(np.float64)
+    counts = np.bincount(indices, minlength=layout.buckets)
+    counts.flags.writeable = False
+    lost = values.size - finite.size
+    return counts, lost, finite.min(), finite.max(), finite.sum(), np.square(finite).sum()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    monkeypatch.setattr(histogram, "_COUNTERS", [])
+    register_counter(lambda value: isinstance(value, Elsewhere), count_elsewhere)
+    return Elsewhere
+
+
+def test_a_registered_counter_counts_its_arrays(elsewhere):
+    values = np.random.default_rng(8).normal(size=999).astype(np.float32)
+    values[:3] = [np.nan, np.inf, -np.inf]
+    for scale in (None, np.float32(0.5)):
+        there, here = measure(elsewhere(values), scale=scale), measure(values, scale=scale)
+        np.testing.assert_array_equal(there.limits, here.limits)
+        np.testing.assert_array_equal(there.counts, here.counts)
+        assert (there.min, there.max, there.num) == (here.min, here.max, here.num)
+        assert (there.nan, there.inf) == (here.nan, here.inf) == (1, 2)
+    exact = np.arange(9, dtype=np.float32)
+    assert encode_histogram("h", elsewhere(exact)) == encode_histogram("h", exact)
+
+
+def test_tensorflows_grid_brings_such_an_array_over(elsewhere):
+    values = np.random.default_rng(9).normal(size=99).astype(np.float32)
+    there, here = measure(elsewhere(values), "tf"), measure(values, "tf")
+    np.testing.assert_array_equal(there.counts, here.counts)
+
+
+def test_the_newest_counter_comes_first(elsewhere):
+    def other(array):
+        layout = bit_layout(array.dtype)
+        return np.zeros(layout.buckets), 0, np.inf, -np.inf, 0.0, 0.0
+
+    register_counter(lambda value: isinstance(value, Elsewhere), other)
+    assert measure(elsewhere(np.ones(3, np.float32))).num == 0
 
 
 def test_p067_time_and_size_are_bounded():
