@@ -292,6 +292,10 @@ _TEXT = {
         variance_scaling_initializer weighted_sparse_column weighted_sum_from_feature_columns
         xavier_initializer xavier_initializer_conv2d
     """,
+    "contrib.mixed_precision": """
+        ExponentialUpdateLossScaleManager FixedLossScaleManager LossScaleManager
+        LossScaleOptimizer
+    """,
     "contrib.opt": """
         AGNCustomGetter AGNOptimizer AdaMaxOptimizer AdamGSOptimizer AdamWOptimizer
         AddSignOptimizer DecoupledWeightDecayExtension DropStaleGradientOptimizer

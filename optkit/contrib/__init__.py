@@ -1,12 +1,30 @@
-"""`tf.contrib`: layers, training, framework, opt, rnn, seq2seq and slim."""
+"""`tf.contrib`: layers, training, framework, mixed_precision, opt, rnn, seq2seq and slim."""
 
 from typing import TYPE_CHECKING
 
 from optkit.contrib import equations as _equations  # noqa: F401 - registers them
-from optkit.contrib import framework, layers, opt, rnn, seq2seq, slim, training
+from optkit.contrib import (
+    framework,
+    layers,
+    mixed_precision,
+    opt,
+    rnn,
+    seq2seq,
+    slim,
+    training,
+)
 from optkit.names import missing
 
-__all__ = ["framework", "layers", "opt", "rnn", "seq2seq", "slim", "training"]
+__all__ = [
+    "framework",
+    "layers",
+    "mixed_precision",
+    "opt",
+    "rnn",
+    "seq2seq",
+    "slim",
+    "training",
+]
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,10 @@ from optkit.runtime.plan import Plan
 from optkit.shapes import Shape
 from optkit.train.objectives import objective_of
 
-__all__ = ["Anatomy", "Guard", "anatomy", "guard"]
+__all__ = ["SELF_GUARDED", "Anatomy", "Guard", "anatomy", "guard"]
+
+SELF_GUARDED = "self-guarded predicates"
+"""Key of graph.stores: operations that tell whether gradients are finite and are acted on."""
 
 
 def _first(inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Sequence[tuple[DType, Shape]]:
@@ -98,13 +101,14 @@ def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy
     gradients: dict[str, Tensor] = {}
     rates: list[Tensor] = []
     for op in ops:
-        if op.kind.access != "write" or op.branch is not None or not op.variables:
+        if op.kind.access != "write" or not op.variables or _handled(op):
             continue
         variable = op.variables[0]
         if op.kind.name == "Update":
             gradients[variable.name] = op.inputs[0]
             hyper = dict(zip(op.attrs["hyper"][::-1], op.inputs[::-1], strict=False))
-            rates += [hyper[name] for name in ("learning_rate", "lr") if name in hyper]
+            found = [hyper[name] for name in ("learning_rate", "lr") if name in hyper]
+            rates += [rate for rate in found if rate.op.branch is None]
         elif variable in trainable:
             floats = [x for x in op.inputs if x.dtype.is_floating and x.sizes != ()]
             if floats:
@@ -116,6 +120,13 @@ def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy
             for written in op.variables:
                 writes.setdefault(written, []).append(op)
     return Anatomy(loss, gradients, _existing_norm(ops, gradients), rate, writes)
+
+
+def _handled(op: Operation) -> bool:
+    """Whether an operation runs only when gradients are finite, as with loss scaling."""
+    known = op.graph.stores.get(SELF_GUARDED, {})
+    sides = () if op.branch is None else op.branch.chain()
+    return any(side.predicate.op in known for side in sides)
 
 
 def _before_update(train_op: Tensor) -> Tensor:
