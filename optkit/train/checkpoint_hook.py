@@ -93,7 +93,9 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph_step: int | None = None
         self._told = False
         self.collect: Callable[[], Mapping[str, Any]] | None = None
-        """Gives what a checkpoint holds beside the variables; the session of the hook sets it."""
+        """Gives what a checkpoint holds beside the variables; the hook's session sets it."""
+        self.flush: Callable[[], object] = summary.FileWriterCache.flush
+        """Has all events in their files before a checkpoint is; the hook's session sets it."""
 
     def begin(self) -> None:
         """Make the directory, open the event file and find the global step."""
@@ -153,7 +155,7 @@ class CheckpointSaverHook(SessionRunHook):
             return False
         for listener in self._listeners:
             listener.before_save(session, step)
-        summary.FileWriterCache.flush()
+        self.flush()
         saver = self._saver_in_use()
         extra: dict[str, Any] = {}
         if isinstance(saver, Saver):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from optkit import logging
+from optkit import logging, summary
 from optkit.errors import OutOfRangeError
 from optkit.graph import Graph, get_default_graph, is_symbolic
 from optkit.runtime import RunMetadata, RunOptions, Session
@@ -112,7 +112,7 @@ class MonitoredSession:
             self._load(getattr(creator, "restored", None))
             for hook in self._hooks:
                 if isinstance(hook, CheckpointSaverHook):
-                    hook.collect = self._collect
+                    hook.collect, hook.flush = self._collect, self._flush
             for hook in self._hooks:
                 hook.after_create_session(session, self._coord)
         except BaseException:
@@ -140,6 +140,14 @@ class MonitoredSession:
             if state:
                 states[name] = state
         return {"hooks": states}
+
+    def _flush(self) -> None:
+        """Have all events in their files, also those of writers that hooks were given."""
+        summary.FileWriterCache.flush()
+        for hook in self._hooks:
+            own = getattr(hook, "flush", None)
+            if callable(own) and not isinstance(hook, CheckpointSaverHook):
+                own()
 
     def _load(self, restored: Mapping[str, Any] | None) -> None:
         states = (restored or {}).get("hooks", {})

@@ -71,7 +71,7 @@ class SessionRunHook:
 
     A hook with `state_dict` and `load_state_dict` keeps its state in the checkpoints of a
     `CheckpointSaverHook`: `load_state_dict` is called before `after_create_session` when the
-    session continues from one.
+    session continues from one. One with `flush` has it called before a checkpoint is written.
     """
 
     saves = False

@@ -110,15 +110,14 @@ class SummarySaverHook(SessionRunHook):
         for data in results if isinstance(results, list | tuple) else [results]:
             self._writer.add_summary(data, step)
 
-    def end(self, session: Session) -> None:
-        """Have all of it in the file."""
+    def flush(self) -> None:
+        """Have all that was written in the file; called before a checkpoint is written."""
         if self._writer is not None:
             self._writer.flush()
 
-    def flush(self) -> None:
-        """Have all that was written in the file, before a checkpoint is."""
-        if self._writer is not None:
-            self._writer.flush()
+    def end(self, session: Session) -> None:
+        """Have all of it in the file."""
+        self.flush()
 
     def state_dict(self) -> dict[str, Any]:
         """The step of the last summary."""
@@ -208,9 +207,13 @@ class StepCounterHook(SessionRunHook):
             self._writer.add_summary(encode_scalar("global_step/sec", speed), step)
 
     def flush(self) -> None:
-        """Have all that was written in the file, before a checkpoint is."""
+        """Have all that was written in the file; called before a checkpoint is written."""
         if self._writer is not None:
             self._writer.flush()
+
+    def end(self, session: Session) -> None:
+        """Have all of it in the file."""
+        self.flush()
 
     def state_dict(self) -> dict[str, Any]:
         """The step at which the speed was last written."""
