@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 import optkit as tf
@@ -267,6 +268,49 @@ def test_two_train_ops_of_other_variables_count_apart():
     assert session.run([a, b]) == [0.0, -1.0]
     session.run(first)
     assert session.run([a, b]) == [-1.0, -1.0]
+
+
+def test_gradients_are_applied_with_the_sums_that_they_come_from():
+    w = tf.Variable(0.0)
+    optimizer = Accumulation(tf.train.GradientDescentOptimizer(1.0), 2)
+    pairs = [optimizer.compute_gradients(w * factor) for factor in (1.0, 10.0)]
+    ops = [optimizer.apply_gradients([(2.0 * g, v) for g, v in p]) for p in pairs]
+    for chosen, moved in ((ops[0], -2.0), (ops[1], -20.0)):
+        session = started()
+        session.run(chosen)
+        session.run(chosen)
+        assert session.value(w) == moved
+
+
+def test_gradients_from_elsewhere_are_accumulated_when_they_are_applied():
+    w = tf.Variable(0.0)
+    optimizer = Accumulation(tf.train.GradientDescentOptimizer(1.0), 2)
+    optimizer.compute_gradients(w * 100.0)  # never applied
+    x = tf.placeholder(tf.float32, ())
+    train_op = optimizer.apply_gradients([(x, w)])
+    session = started()
+    for value in (1.0, 3.0, 5.0):
+        session.run(train_op, {x: value})
+    assert session.value(w) == -2.0
+
+
+def test_training_writes_one_event_a_step(tmp_path):
+    w = tf.Variable([3.0, 4.0], name="w")
+    step = tf.train.get_or_create_global_step()
+    optimizer = Accumulation(tf.train.GradientDescentOptimizer(0.0), 3)
+    train_op = tf.contrib.layers.optimize_loss(tf.reduce_sum(w), step, None, optimizer)
+    tf.contrib.training.train(
+        train_op,
+        str(tmp_path),
+        hooks=[tf.train.StopAtStepHook(4)],
+        save_summaries_steps=1,
+        save_checkpoint_secs=None,
+    )
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    norms = events.Scalars("OptimizeLoss/global_norm/gradient_norm")
+    assert [event.step for event in norms] == [1, 2, 3, 4]
+    assert [event.value for event in norms] == pytest.approx([2**0.5] * 4)
 
 
 def test_checkpoints_have_the_sums(tmp_path):
