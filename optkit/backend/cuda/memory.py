@@ -15,7 +15,7 @@ class MemoryReport:
     """The memory of a device, in bytes.
 
     Attributes:
-        device: its index.
+        device: its index; None where there is none.
         used: what this process's arrays hold.
         pooled: what the pool keeps for new arrays beside that.
         free: what nobody has taken, other processes included.
@@ -23,7 +23,7 @@ class MemoryReport:
         pinned_blocks: free blocks of host memory that are kept for transfers.
     """
 
-    device: int
+    device: int | None
     used: int
     pooled: int
     free: int
