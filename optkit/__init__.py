@@ -27,6 +27,8 @@ from optkit import (
 )
 from optkit.backend import (
     get_backend,
+    memory_report,
+    release_memory,
     use_backend,
 )
 from optkit.compat.behavior import (
@@ -595,6 +597,7 @@ __all__ = [
     "matrix_diag",
     "matrix_diag_part",
     "maximum",
+    "memory_report",
     "meshgrid",
     "metrics",
     "minimum",
@@ -644,6 +647,7 @@ __all__ = [
     "reduce_std",
     "reduce_sum",
     "reduce_variance",
+    "release_memory",
     "report_uninitialized_variables",
     "reset_default_graph",
     "reshape",
