@@ -62,12 +62,16 @@ class Histograms(NamedTuple):
 
 @dataclass
 class HParams:
-    """What a run says of itself: hyper-parameters, the group it is a seed of, how it ended."""
+    """What a run says of itself: hyper-parameters, the group it is a seed of, how it ended.
+
+    `of_sweep` tells that it describes a sweep: it is the directory above the runs.
+    """
 
     values: dict[str, str | float | bool] = field(default_factory=dict)
     group: str = ""
     status: str = ""
     start_time: float | None = None
+    of_sweep: bool = False
 
 
 class Selection:
@@ -436,6 +440,7 @@ def _take_hparams(hparams: HParams, value: Mapping[int, int | bytes]) -> None:
     plugin_data = _bytes_of(dict(fields(_bytes_of(value, 9))), 1)
     content = _bytes_of(dict(fields(plugin_data)), 2)
     data = _proto.HParamsPluginData.FromString(content)
+    hparams.of_sweep |= data.HasField("experiment")
     if data.HasField("session_start_info"):
         start = data.session_start_info
         hparams.values = {

@@ -202,7 +202,7 @@ class Runs:
         The columns run, group (of seeds) and status ("success" where the run says so) come first;
         what a run does not have is NaN in a column of numbers, else missing.
         """
-        found = {name: run.hparams() for name, run in self._runs.items()}
+        found = {name: run.hparams() for name, run in self._trials().items()}
         columns = {
             "run": objects([*found]),
             "group": objects([each.group for each in found.values()]),
@@ -215,10 +215,18 @@ class Runs:
             columns[name] = np.array(values, float) if numbers else objects(values)
         return table(columns, library)
 
+    def _trials(self) -> dict[str, Run]:
+        """The runs without the one that only describes their sweep."""
+        return {
+            name: run
+            for name, run in self._runs.items()
+            if not run.hparams().of_sweep or run.tags()
+        }
+
     def groups(self) -> dict[str, "Runs"]:
         """The runs by the group their hyper-parameters name; a run without one is its own."""
         groups: dict[str, dict[str, Run]] = {}
-        for name, run in self._runs.items():
+        for name, run in self._trials().items():
             groups.setdefault(run.hparams().group or name, {})[name] = run
         return {name: Runs(runs) for name, runs in groups.items()}
 
@@ -239,7 +247,7 @@ class Runs:
         selection = Selection(tags)
         runs = {
             name: {tag: each for tag, each in run.all_scalars().items() if selection.wants(tag)}
-            for name, run in self._runs.items()
+            for name, run in self._trials().items()
         }
         bands = make_bands(runs, steps, ddof)
         if bands.mismatches:

@@ -7,7 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from summaries import EventLog, _proto, encode_histogram, encode_scalar, encode_text, read
+from summaries import (
+    EventLog,
+    SummaryWriter,
+    _proto,
+    encode_histogram,
+    encode_scalar,
+    encode_text,
+    read,
+    write_experiment,
+)
 from summaries.histogram import measure
 from summaries.records import frame
 from summaries.wire import event, pack_float, scalar_head
@@ -251,6 +260,22 @@ def test_p081_hyper_parameters_are_the_union_of_the_runs(tmp_path, library):
     }
     assert runs.tags() == {"loss": "scalar"}
     assert runs["a"].hparams().values == {"lr": 0.1, "name": "x"}
+
+
+def test_what_describes_a_sweep_is_no_run_of_it(tmp_path, recwarn):
+    write_experiment(tmp_path, {"lr": float}, ["loss"])
+    for seed in range(2):
+        with SummaryWriter(tmp_path / f"seed{seed}") as writer:
+            writer.hparams({"lr": 0.5, "seed": seed}, group="lr=0.5")
+            writer.add_scalar("loss", seed, 0)
+    runs = read(tmp_path)
+    assert list(runs.hparams(library="numpy")["run"]) == ["seed0", "seed1"]
+    assert list(runs.hparams(library="numpy")["seed"]) == [0, 1]
+    assert {name: group.names for name, group in runs.groups().items()} == {
+        "lr=0.5": ["seed0", "seed1"]
+    }
+    assert list(runs.bands()["loss"].mean) == [0.5]
+    assert not recwarn
 
 
 def test_a_hyper_parameter_may_be_called_as_a_column_is(tmp_path):

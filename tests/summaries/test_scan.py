@@ -121,3 +121,21 @@ def test_the_session_of_an_event_is_found():
 def test_what_is_cut_off_is_refused(data):
     with pytest.raises(ValueError, match=r"a field is|an integer is cut off"):
         list(fields(data))
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=6), st.data())
+def test_p098_one_flipped_bit_costs_one_record_of_any(tmp_path_factory, records, data):
+    path = tmp_path_factory.mktemp("scan") / "records"
+    content = bytearray(b"".join(map(frame, records)))
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    ends = np.cumsum([len(frame(record)) for record in records])
+    hit = int(np.searchsorted(ends, bit // 8, side="right"))
+    found, damages = scanned(path)
+    # A record without data has no sign that a search could find it by.
+    after = records[hit + 1 :]
+    while after and not after[0]:
+        after.pop(0)
+    assert found == records[:hit] + after
+    assert damages[0][0] == ends[hit] - len(frame(records[hit]))
