@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -362,7 +363,8 @@ class Session:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the session is closed; it holds no state any more")
-            return exported(self._graph, self._backend, self._state, self._entropy, names)
+            with self._active():
+                return exported(self._graph, self._state, self._entropy, names)
 
     def import_state(self, state: SessionState) -> None:
         """Put the values of `state` in place, all or none; what it does not name stays.
@@ -379,15 +381,20 @@ class Session:
             if self._closed or self._running:
                 why = "closed" if self._closed else "in the middle of a run"
                 raise RuntimeError(f"the session is {why}; its state cannot be set")
-            written = imported(self._graph, self._backend, state)
             counts: dict[Operation, int] = {}
             if state.entropy is not None:
                 counts = {op: 0 for op in self._state if op.kind.random}
                 counts |= random_counts(self._graph, state.counters)
-            with HeldBack():
-                self._arenas.commit(self._state, {**written, **counts})
-                if state.entropy is not None:
-                    self._entropy = state.entropy
+            with self._active():
+                written = imported(self._graph, self._backend, state)
+                with HeldBack():
+                    self._arenas.commit(self._state, {**written, **counts})
+                    if state.entropy is not None:
+                        self._entropy = state.entropy
+
+    def _active(self) -> AbstractContextManager[Any]:
+        """Where the session's arrays may be worked with."""
+        return nullcontext() if self._device is None else self._device.active()
 
     def _plan(self, elements: list[Any], feeds: list[Tensor]) -> Plan:
         key = (tuple(elements), tuple(feeds))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from optkit.backend import Backend
+from optkit.backend.arrays import to_host
 from optkit.errors import InvalidArgumentError, NotFoundError
 from optkit.graph import Graph, Operation
 from optkit.runtime.execution import uninitialized
@@ -36,7 +37,6 @@ class SessionState:
 
 def exported(
     graph: Graph,
-    backend: Backend,
     state: Mapping[Operation, Any],
     entropy: int,
     names: Collection[str] | None,
@@ -54,8 +54,9 @@ def exported(
             if op not in held:
                 raise uninitialized(op)
         held = {op: held[op] for op in chosen}
+    values = zip(held, to_host(list(held.values())), strict=True)
     return SessionState(
-        {op.name: np.array(backend.to_numpy(value), order="C") for op, value in held.items()},
+        {op.name: np.array(value, order="C") for op, value in values},
         {op.name: int(value) for op, value in state.items() if op.kind.random},
         entropy,
     )
