@@ -6,9 +6,10 @@ import re
 import socket
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 
 from summaries.records import frame
@@ -19,6 +20,14 @@ if sys.platform != "win32":
 PREFIX = "events.out.tfevents."
 _SECONDS = re.compile(re.escape(PREFIX) + r"(\d+)")
 _counter = count()
+
+
+class WriteError(OSError):
+    """Some records were not written; `written` is how many of the first ones were."""
+
+    def __init__(self, cause: OSError, path: str, written: int) -> None:
+        super().__init__(cause.errno, f"events cannot be written: {cause.strerror}", path)
+        self.written = written
 
 
 class EventFile:
@@ -65,7 +74,8 @@ class EventFile:
         """Write records; when this returns, any process can read them.
 
         Raises:
-            OSError: none of them was written; the error names the file.
+            WriteError: only some of them were written; it names the file.
+            OSError: none was, as there is no such file; the error names it.
         """
         self.open()
         fd, path = self._fd, self.path
@@ -77,20 +87,25 @@ class EventFile:
             message = "the event file was deleted, or its directory moved"
             raise FileNotFoundError(errno.ENOENT, message, str(path))
         framed = [frame(data) for data in records]
-        if not state.st_size:
-            framed[:0] = map(frame, self._head(self.is_first))
+        heads = [] if state.st_size else [*map(frame, self._head(self.is_first))]
+        data = b"".join(heads + framed)
+        done = 0
         try:
-            _write_all(fd, b"".join(framed))
+            while done < len(data):
+                done += os.write(fd, data[done:] if done else data)
             if self._fsync:
                 os.fsync(fd)
         except OSError as error:
             # Readers stop at half a record, so nothing may ever follow one.
+            ends = [*accumulate(map(len, heads + framed))]
+            whole = bisect_right(ends, done)
+            written = max(0, whole - len(heads))
+            self.is_first = self.is_first and not written
             try:
-                os.ftruncate(fd, state.st_size)
+                os.ftruncate(fd, state.st_size + (ends[whole - 1] if written else 0))
             except OSError:
                 self.abandon()
-            message = f"events cannot be written: {error.strerror}"
-            raise OSError(error.errno, message, str(path)) from error
+            raise WriteError(error, str(path), written) from error
         self.is_first = False
 
     def abandon(self) -> None:
@@ -106,12 +121,6 @@ def has_live_file(logdir: Path) -> bool:
     It is seen once it has written its first event, and only where the system has `flock`.
     """
     return any(_is_live(path) for path in logdir.glob(f"{PREFIX}*"))
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, data[written:])
 
 
 def _is_at(path: Path, state: os.stat_result) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from summaries._warn import warn
-from summaries.event_file import EventFile, has_live_file
+from summaries.event_file import EventFile, WriteError, has_live_file
 
 OnError: TypeAlias = Literal["raise", "warn"]
 
@@ -108,8 +108,9 @@ class EventQueue:
                 try:
                     self._start()
                 except OSError as error:
-                    self._take_back()
-                    self.dropped += self._on_error == "warn"
+                    if self._waiting:  # else it was written, but the disk failed to say so
+                        self._take_back()
+                        self.dropped += self._on_error == "warn"
                     self._note(error)
                     self._tell_kept()
 
@@ -252,8 +253,12 @@ class EventQueue:
     def _write_here(self) -> None:
         while self._waiting:
             batch = self._front()
-            self._file.write(batch)
-            self._remove(batch)
+            try:
+                self._file.write(batch)
+            except OSError as error:
+                self._remove(_written(error))
+                raise
+            self._remove(len(batch))
         self._failures = 0
 
     def _tell_kept(self) -> None:
@@ -289,10 +294,11 @@ class EventQueue:
                 break
         return batch
 
-    def _remove(self, batch: list[bytes]) -> None:
-        for _ in batch:
+    def _remove(self, count: int) -> None:
+        """Let go of records that are in the file."""
+        for _ in range(count if self._waiting else 0):  # else `close` has given up waiting
             self._bytes -= len(self._waiting.popleft())
-        self._written += len(batch)
+        self._written += count
 
     def _note(self, error: Exception) -> None:
         """Keep an error for the next call; of failures in a row one warning is enough."""
@@ -303,12 +309,12 @@ class EventQueue:
     def _run(self) -> None:
         try:
             while batch := self._next_batch():
-                failure = None
+                failure: OSError | None = None
                 try:
                     self._file.write(batch)
                 except OSError as error:
                     failure = error
-                if not self._settle(batch, failure):
+                if not self._settle(_written(failure) if failure else len(batch), failure):
                     break
         except Exception as error:  # noqa: BLE001 - the next call raises it
             with self.lock:
@@ -341,18 +347,22 @@ class EventQueue:
         while not self._hurry and not self.closed and (left := end - time.monotonic()) > 0:
             self._changed.wait(left)
 
-    def _settle(self, batch: list[bytes], failure: Exception | None) -> bool:
+    def _settle(self, written: int, failure: OSError | None) -> bool:
         """Note how the write went; whether the thread goes on."""
         with self.lock:
+            self._remove(written)
             if failure is not None:
                 self._note(failure)
             else:
-                if self._waiting:  # else `close` has given up waiting
-                    self._remove(batch)
                 self._failures = 0
                 self._stalled = False
             self._changed.notify_all()
             return failure is None or not self.closed
+
+
+def _written(error: OSError) -> int:
+    """How many records of a batch are in the file, although the write failed."""
+    return error.written if isinstance(error, WriteError) else 0
 
 
 def close_at_exit(queue: EventQueue) -> None:

@@ -1,10 +1,15 @@
 """What is in the file after an exit, a signal, a fork or a full disk: in another interpreter."""
 
+import os
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from summaries import EventLog, encode_scalar
 
 # Its arguments: the directory, and how many scalars to write.
 START = """
@@ -324,9 +329,47 @@ assert f"{dropped} events" in str(caught[0].message)
     assert len(scalars(tmp_path, "a")) > 100
 
 
-def test_a_file_that_cannot_be_mended_is_left_for_a_new_one(tmp_path, monkeypatch, scalars):
-    from summaries import EventLog, encode_scalar
+@pytest.mark.slow
+@pytest.mark.parametrize("on_error", ["raise", "warn"])
+def test_a_file_system_of_64_kb_fills(tmp_path, run_python, scalars, on_error):
+    """The real thing, where a test may mount one: no call hangs, and what is there is whole."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    code = """
+import time
 
+log = EventLog(directory, on_error=sys.argv[3])
+start = time.monotonic()
+warnings.simplefilter("ignore", RuntimeWarning)
+raised = None
+step = 0
+while raised is None and time.monotonic() < start + 2:
+    try:
+        log.add_summary(encode_scalar("a", step), step)
+        step += 1
+    except OSError as error:
+        raised = time.monotonic() - start
+print(step, raised)
+os._exit(0)
+"""
+    try:
+        status, output, errors = run_python(START + code, tmp_path, 0, on_error)
+        assert (status, errors) == (0, "")
+        step, raised = output.split()
+        if on_error == "raise":
+            assert float(raised) < 1
+        else:
+            assert raised == "None"
+            assert int(step) > 10_000
+        written = scalars(tmp_path, "a")
+        assert written == points(len(written))
+        assert len(written) > 1000
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_file_that_cannot_be_mended_is_left_for_a_new_one(tmp_path, monkeypatch, scalars):
     log = EventLog(tmp_path, flush_secs=0)
     log.add_summary(encode_scalar("a", 0), 0)
     first = log.path
@@ -343,3 +386,64 @@ def test_a_file_that_cannot_be_mended_is_left_for_a_new_one(tmp_path, monkeypatc
     log.close()
     assert sorted(Path(tmp_path).iterdir()) == [first, log.path]
     assert scalars(tmp_path, "a") == [(0, 0), (2, 2)]
+
+
+@pytest.mark.parametrize("window", [0, 2])
+@pytest.mark.parametrize("room", range(0, 260, 13))
+def test_what_fits_whole_is_kept(tmp_path, monkeypatch, scalars, window, room):
+    """Whatever the room, whole records are in the file, and none twice when there is more."""
+    log = EventLog(tmp_path, flush_secs=window, start_step=0)
+    write, left = os.write, [room]
+
+    def write_what_fits(fd, data):
+        if not left[0]:
+            raise OSError(28, "No space left on device")
+        size = min(len(data), left[0])
+        left[0] -= size
+        return write(fd, data[:size])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("summaries.event_file.os.write", write_what_fits)
+        taken = []
+        for step in range(5):
+            with suppress(OSError):
+                log.add_summary(encode_scalar("a", step), step)
+                taken.append(step)
+        with suppress(OSError):
+            log.flush()
+        assert not left[0]
+        written = scalars_or_none(tmp_path, scalars)
+        assert written == taken[: len(written)]
+        assert room - 40 < log.path.stat().st_size <= room if room > 200 else len(written) < 4
+    log.add_summary(encode_scalar("a", 9), 9)
+    log.close()
+    assert [step for step, _ in scalars(tmp_path, "a")] == [*taken, 9]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def scalars_or_none(logdir, scalars):
+    try:
+        return [step for step, _ in scalars(logdir, "a")]
+    except (KeyError, ValueError):
+        return []
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_disk_that_fails_to_sync_is_told(tmp_path, monkeypatch, scalars, window):
+    log = EventLog(tmp_path, flush_secs=window, fsync=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("summaries.event_file.os.fsync", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            add_and_flush(log, encode_scalar("a", 0), 0)
+    add_and_flush(log, encode_scalar("a", 1), 1)
+    log.close()
+    assert scalars(tmp_path, "a") == [(0, 0), (1, 1)]
+
+
+def add_and_flush(log, summary, step):
+    log.add_summary(summary, step)
+    log.flush()
+
+
+def broken(_):
+    raise OSError(5, "Input/output error")

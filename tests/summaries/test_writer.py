@@ -563,3 +563,26 @@ writer.add_scalar("parent", 1, 1)
     assert run_python(code, tmp_path) == (0, "", "")
     assert scalars(tmp_path, "parent") == [(0, 0), (1, 1)]
     assert scalars(tmp_path, "child") == [(1, 1)]
+
+
+CELL = """
+writer = SummaryWriter(directory)
+for step in range(10):
+    with writer.step(step):
+        writer.add_scalar(name, step)
+"""
+
+
+def test_p075_a_cell_of_a_notebook_may_be_run_again(tmp_path, scalars):
+    """The writer of the first run is dropped, unclosed, when its name is bound anew."""
+    scope = {"SummaryWriter": SummaryWriter, "directory": tmp_path}
+    exec(CELL, scope | {"name": "other"})
+    scope["name"] = "first"
+    exec(CELL, scope)
+    scope["name"] = "second"
+    with pytest.warns(RuntimeWarning, match="another event log is open"):
+        exec(CELL, scope)
+    scope["writer"].flush()
+    for name in ("other", "first", "second"):
+        assert scalars(tmp_path, name) == [(step, step) for step in range(10)]
+    assert len(list(tmp_path.iterdir())) == 3
