@@ -51,7 +51,7 @@ class DeviceGroup(DenseGroup):
         for gradient, shape, step in zip(gradients, self.shapes, self.steps, strict=True):
             check_shape(gradient, shape, step.op.variables[0].name)
             ready.append(_readable(gradient, self.owns))
-        return self.bound.start(ready, hyper)
+        return self.bound.start(ready, [_readable(number, self.owns) for number in hyper])
 
 
 @dataclass(eq=False)
@@ -88,6 +88,7 @@ class DeviceRows:
         check_shape(gradient, (*indices.shape, *shape[1:]), name)
         rows = xp.asarray(indices, np.int64)
         gradient = _readable(gradient, self.owns)
+        hyper = [_readable(number, self.owns) for number in hyper]
         if attrs["rows"] == "named":
             return self.bound.start_rows(gradient, rows, hyper)
         full = xp.zeros(shape, gradient.dtype)

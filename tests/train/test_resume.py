@@ -96,6 +96,7 @@ def check(folder, runs):
         assert hidden == []  # no lock, nothing half-written
 
 
+@pytest.mark.host("it trains in processes of their own")
 def test_twenty_kills_change_nothing(tmp_path):
     check(tmp_path, survive(tmp_path, 20, seed=0))
 

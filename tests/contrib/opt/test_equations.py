@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import optkit as tf
+from optkit.backend.arrays import to_numpy
 from optkit.backend.fused import FusedUpdate
 from optkit.backend.fused import update as fused_update
 from optkit.runtime import Plan
@@ -148,7 +149,7 @@ def test_programs_give_the_references_bits(name, dtype, sparse):
     for g in gradients(3, 4):
         for session in (fast, slow):
             session.run(train_op, {x: g})
-    states = [{op.name: np.asarray(v) for op, v in s._state.items()} for s in (fast, slow)]
+    states = [{op.name: to_numpy(v) for op, v in s._state.items()} for s in (fast, slow)]
     assert states[0].keys() == states[1].keys()
     for key, value in states[0].items():
         np.testing.assert_array_equal(value, states[1][key], err_msg=key)
