@@ -19,10 +19,10 @@ from optkit.graph import (
 from optkit.graph.ledger import Ledger
 from optkit.initializers import Zeros
 from optkit.ops.array import ones_like, zeros_like
-from optkit.ops.control import cond, group
+from optkit.ops.control import cond, group, no_op
 from optkit.ops.core import as_tensor
 from optkit.ops.indexing import gather, where
-from optkit.ops.logic import greater_equal
+from optkit.ops.logic import greater_equal, logical_and, logical_not, logical_or
 from optkit.ops.math import cast
 from optkit.train.averaging import joined_rows, over, widened
 from optkit.train.checks import is_number
@@ -60,6 +60,7 @@ class _Turn:
         held: the accumulators.
         count: the runs including this one.
         applies: whether this run takes the step.
+        usable: whether the optimizer inside can use this run's gradients; None for always.
         totals: the sums including this run's gradients: tensors or rows.
         means: the mean gradients.
     """
@@ -67,6 +68,7 @@ class _Turn:
     held: _Accumulators
     count: Tensor
     applies: Tensor
+    usable: Tensor | None
     totals: tuple[Any, ...]
     means: tuple[Any, ...]
 
@@ -83,6 +85,9 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
     of what will be applied; `optimize_loss` and `create_train_op` write summaries in the runs
     that take a step only. `global_step` counts steps, so schedules do too; everything else that
     train_op runs (update_ops) runs every time.
+
+    Around a `LossScaleOptimizer`, a run whose gradients are not finite is left out: its step waits
+    for one run more. Around a `MovingAverageOptimizer` averages follow steps.
 
     Rows stay rows: a sparse gradient's sum is kept with the rows it has named, and the step gets
     those. Sums of half precision are float32. The sums and the count are variables, saved in
@@ -120,7 +125,8 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
         """
         graph = get_default_graph()
         with graph.all_or_nothing():
-            return self._accumulated(self._optimizer.compute_gradients(*args, **kwargs))
+            pairs = self._optimizer.compute_gradients(*args, **kwargs)
+            return self._accumulated(pairs, self._optimizer.applies_when())
 
     def apply_gradients(
         self,
@@ -149,7 +155,11 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
                 done = self._optimizer.apply_gradients(
                     pairs, global_step, name, skip_gradients_aggregation
                 )
-                return group(*([] if done is None else [done]), *_started_anew(turn))
+                if turn.usable is None:
+                    anew = _started_anew(turn)
+                else:
+                    anew = [cond(turn.usable, lambda: group(*_started_anew(turn)), no_op)]
+                return group(*([] if done is None else [done]), *anew)
 
             def keep() -> Any:
                 return group(*_kept(turn))
@@ -157,7 +167,10 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
             listed = graph.get_collection_ref(GraphKeys.TRAIN_OP)
             before = len(listed)
             with graph.name_scope(self._name):
-                chosen = cond(turn.applies, take, keep, name="turn")
+                takes = turn.applies
+                if turn.usable is not None:  # the optimizer inside sees to what it cannot use
+                    takes = logical_or(takes, logical_not(turn.usable))
+                chosen = cond(takes, take, keep, name="turn")
             if graph.eager:
                 return None
             del listed[before:]  # what runs in one branch only is no train op
@@ -172,7 +185,9 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
 
     # -- the sums ---------------------------------------------------------------------------
 
-    def _accumulated(self, pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    def _accumulated(
+        self, pairs: Sequence[tuple[Any, Any]], usable: Tensor | None = None
+    ) -> list[tuple[Any, Any]]:
         """The pairs with mean gradients, which make up a turn that waits to be applied."""
         graph = get_default_graph()
         chosen = [(g, v) for g, v in pairs if g is not None]
@@ -182,6 +197,8 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
         with graph.name_scope(self._name):
             count = as_tensor(held.count) + 1
             applies = greater_equal(count, cast(as_tensor(self._steps), int64))
+            if usable is not None:
+                applies = logical_and(applies, usable)
             totals = tuple(
                 _total(g, total, named)
                 for (g, _), total, named in zip(chosen, held.sums, held.named, strict=True)
@@ -189,7 +206,7 @@ class GradientAccumulationOptimizer(OptimizerWrapper):
             means = tuple(
                 _mean(total, count, v.dtype) for total, (_, v) in zip(totals, chosen, strict=True)
             )
-        turn = _Turn(held, count, applies, totals, means)
+        turn = _Turn(held, count, applies, usable, totals, means)
         if graph.eager:
             self._turns[graph] = [turn]
         else:

@@ -202,6 +202,33 @@ def test_adaptive_clipping_counts_steps_and_not_runs():
         np.testing.assert_allclose(found[key], value, rtol=1e-6)
 
 
+def test_runs_that_a_loss_scale_cannot_use_are_left_out():
+    mixed = tf.contrib.mixed_precision
+    manager = mixed.ExponentialUpdateLossScaleManager(8.0, 2, 1, 2.0, 0.5)
+    w = tf.Variable([1.0, 2.0], name="w")
+    x = tf.placeholder(tf.float32, ())
+    step = new_step()
+    inside = mixed.LossScaleOptimizer(tf.train.GradientDescentOptimizer(0.5), manager)
+    optimizer = Accumulation(inside, 2)
+    train_op = tf.contrib.layers.optimize_loss(tf.reduce_sum(w) * x, step, None, optimizer)
+    merged = tf.summary.merge_all()
+    session = started()
+    found = []
+    for value in (1.0, np.inf, 3.0, np.nan, 1.0, 1.0):
+        _, data = session.run([train_op, merged], {x: value})
+        scale = session.run(manager.get_loss_scale())
+        found.append((int(session.value(step)), float(session.value(w)[0]), scale, bool(data)))
+    # Steps: the mean of 1 and 3, then that of 1 and 1; a scale halved twice and doubled once.
+    assert found == [
+        (0, 1.0, 8.0, False),
+        (0, 1.0, 4.0, False),
+        (1, 0.0, 4.0, True),
+        (1, 0.0, 2.0, False),
+        (1, 0.0, 2.0, False),
+        (2, -0.5, 2.0, True),
+    ]
+
+
 def test_the_number_of_runs_may_be_a_variable():
     w = tf.Variable(0.0)
     runs = tf.Variable(2, trainable=False)
