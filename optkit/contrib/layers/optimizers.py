@@ -23,11 +23,12 @@ from optkit.train.adagrad import AdagradOptimizer
 from optkit.train.adam import AdamOptimizer
 from optkit.train.checks import is_number, require
 from optkit.train.ftrl import FtrlOptimizer
+from optkit.train.given import listed_variables, require_gradient
 from optkit.train.gradient_descent import GradientDescentOptimizer
 from optkit.train.matching import number_given
 from optkit.train.momentum import MomentumOptimizer
 from optkit.train.moving_averages import assign_moving_average
-from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
+from optkit.train.optimizer import Optimizer
 from optkit.train.rmsprop import RMSPropOptimizer
 from optkit.train.step_summaries import StepSummaries, merged_rows
 from optkit.train.transforms import add_gradient_noise, as_pairs, multiplied, refuse_eager

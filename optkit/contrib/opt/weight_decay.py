@@ -18,8 +18,9 @@ from optkit.ops.sparse import deduplicate
 from optkit.ops.update import Equation
 from optkit.train.adam import AdamOptimizer
 from optkit.train.checks import require
+from optkit.train.given import listed_variables
 from optkit.train.momentum import MomentumOptimizer
-from optkit.train.optimizer import Optimizer, listed_variables
+from optkit.train.optimizer import Optimizer
 from optkit.variables import Variable
 
 __all__ = [

@@ -13,7 +13,8 @@ from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph, is_sym
 from optkit.ops.array import identity
 from optkit.ops.control import no_op, with_dependencies
 from optkit.ops.math import check_numerics as checked_numerics
-from optkit.train.optimizer import Optimizer, listed_variables, require_gradient
+from optkit.train.given import listed_variables, require_gradient
+from optkit.train.optimizer import Optimizer
 from optkit.train.step_summaries import Norms, factored, merged_rows
 from optkit.train.transforms import as_pairs, gradient_values, refuse_eager
 from optkit.variables import Variable
