@@ -69,6 +69,7 @@ from optkit.train.monitored_session import (
     SingularMonitoredSession,
 )
 from optkit.train.moving_averages import ExponentialMovingAverage
+from optkit.train.nonfinite_hook import NonFiniteHook
 from optkit.train.optimizer import Optimizer
 from optkit.train.plateau import ReduceOnPlateau
 from optkit.train.proximal_adagrad import ProximalAdagradOptimizer
@@ -121,6 +122,7 @@ __all__ = [
     "NanLossDuringTrainingError",
     "NanTensorHook",
     "NewCheckpointReader",
+    "NonFiniteHook",
     "Optimizer",
     "ProximalAdagradOptimizer",
     "ProximalGradientDescentOptimizer",

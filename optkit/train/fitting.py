@@ -20,7 +20,7 @@ from optkit.train.evaluation import Evaluation
 from optkit.train.feeding import Feeder, Feeds
 from optkit.train.guard import Anatomy, Guard
 from optkit.train.history import History
-from optkit.train.nonfinite import explain, explained, is_nonfinite
+from optkit.train.nonfinite import ROLLBACKS, explain, explained, is_last, is_nonfinite
 from optkit.train.progress import Progress
 from optkit.train.saver import Saver
 from optkit.train.session_run_hook import (
@@ -35,12 +35,6 @@ from optkit.train.training_state import TrainingState, apply, capture
 from summaries import encode_scalar
 
 __all__ = ["Fitting", "Options", "RunLog"]
-
-_IN_A_ROW = 100
-"""Skipped steps in a row after which the last one is explained and raised."""
-
-_ROLLBACKS = 10
-"""How often training goes back to one state before what is wrong is raised."""
 
 
 @dataclass(frozen=True)
@@ -358,7 +352,7 @@ class Fitting:
         policy = self.options.on_nonfinite
         told = self._in_a_row > 0
         self._in_a_row += 1
-        last = policy == "raise" or self._in_a_row >= _IN_A_ROW or self._rollbacks >= _ROLLBACKS
+        last = is_last(policy, self._in_a_row, self._rollbacks)
         number = self.step + 1
         found, path = explain(
             self.session,
@@ -389,7 +383,7 @@ class Fitting:
             f"step {self.step}: the loss is {loss:g}, above {self.divergence.limit:g}, which is "
             f"{self.divergence.factor:g} times the least so far, {self.divergence.least:g}"
         )
-        if self.options.on_nonfinite != "rollback" or self._rollbacks >= _ROLLBACKS:
+        if self.options.on_nonfinite != "rollback" or self._rollbacks >= ROLLBACKS:
             raise DivergedError(what)
         self._back(what)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any
 
 from optkit import logging, summary
-from optkit.errors import OutOfRangeError
+from optkit.errors import OpError, OutOfRangeError
 from optkit.graph import Graph, get_default_graph, is_symbolic
 from optkit.runtime import RunMetadata, RunOptions, Session
 from optkit.train.checkpoint_hook import CheckpointSaverHook
 from optkit.train.coordinator import Coordinator
 from optkit.train.logdir_lock import LogdirLock
+from optkit.train.nonfinite_hook import NonFiniteHook
 from optkit.train.scaffold import (
     ChiefSessionCreator,
     Scaffold,
@@ -113,6 +114,8 @@ class MonitoredSession:
             for hook in self._hooks:
                 if isinstance(hook, CheckpointSaverHook):
                     hook.collect, hook.flush = self._collect, self._flush
+                if isinstance(hook, NonFiniteHook):
+                    hook.others = self._hooks
             for hook in self._hooks:
                 hook.after_create_session(session, self._coord)
         except BaseException:
@@ -171,6 +174,8 @@ class MonitoredSession:
     ) -> Any:
         """`Session.run`, with what the hooks fetch and feed in the same run.
 
+        It gives None where the run failed and a hook says that it is left out.
+
         Raises:
             RuntimeError: a stop was asked for, the session is closed, or a tensor is fed twice.
         """
@@ -206,10 +211,16 @@ class MonitoredSession:
                     )
                 fed.add(tensor)
                 feeds[key] = value
-        if len(wanted) == 1:
-            results = [session.run(fetches, feeds, options, run_metadata)]
-        else:
-            results = session.run(wanted, feeds, options, run_metadata)
+        try:
+            if len(wanted) == 1:
+                results = [session.run(fetches, feeds, options, run_metadata)]
+            else:
+                results = session.run(wanted, feeds, options, run_metadata)
+        except OpError as error:
+            if not self._left_out(context, feeds, error):
+                raise
+            self._stop = self._stop or context.stop_requested
+            return None
         values = {
             id(hook): SessionRunValues(
                 results[places[i]] if i in places else None, options, run_metadata
@@ -220,6 +231,12 @@ class MonitoredSession:
             hook.after_run(context, values[id(hook)])
         self._stop = self._stop or context.stop_requested
         return results[0]
+
+    def _left_out(self, context: SessionRunContext, feeds: Any, error: OpError) -> bool:
+        """Whether a hook says that a run that failed is left out; all are told."""
+        handlers = [getattr(hook, "run_failed", None) for hook in self._hooks]
+        said = [bool(h(context, feeds, error)) for h in handlers if callable(h)]
+        return any(said)
 
     def _fed(self, key: Any) -> Any:
         """What a key of a feed dict stands for; the key itself where that is told by the run."""
@@ -307,6 +324,10 @@ class MonitoredSession:
                     for hook in self._in_turn:
                         hook.end(session)
         finally:
+            if error is not None:
+                # What led to the error is to be looked at now.
+                with suppress(OSError):
+                    self._flush()
             try:
                 self._coord.request_stop()
                 self._coord.join(

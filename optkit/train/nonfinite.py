@@ -13,10 +13,25 @@ from optkit.runtime.diagnosis import CHECKS, Report, observe, report
 from optkit.train.guard import Anatomy
 from optkit.train.reproduction import save_reproduction
 
-__all__ = ["POLICIES", "check_policy", "explain", "explained", "is_nonfinite"]
+__all__ = [
+    "LIMIT",
+    "POLICIES",
+    "ROLLBACKS",
+    "check_policy",
+    "explain",
+    "explained",
+    "is_last",
+    "is_nonfinite",
+]
 
 POLICIES = ("raise", "skip", "rollback", "ignore")
 """The values of `on_nonfinite`."""
+
+LIMIT = 100
+"""Failed steps in a row after which the last one is explained and raised."""
+
+ROLLBACKS = 10
+"""How often training goes back to one state before what is wrong is raised."""
 
 
 def check_policy(value: Any) -> str:
@@ -24,6 +39,11 @@ def check_policy(value: Any) -> str:
     if value not in POLICIES:
         raise ValueError(f"on_nonfinite: expected one of {', '.join(POLICIES)}, got {value!r}")
     return str(value)
+
+
+def is_last(policy: str, in_a_row: int, rollbacks: int) -> bool:
+    """Whether a failed step is to be explained and raised: by its policy, or as it goes on so."""
+    return policy == "raise" or in_a_row >= LIMIT or rollbacks >= ROLLBACKS
 
 
 def is_nonfinite(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from optkit.errors import OpError
 from optkit.runtime import Session
 
 __all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
@@ -90,6 +91,21 @@ class SessionRunHook:
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Called after a run that succeeded."""
+
+    def run_failed(
+        self, run_context: SessionRunContext, feed_dict: Mapping[Any, Any], error: OpError
+    ) -> bool:
+        """Called when an operation failed in a run, which has changed nothing.
+
+        Args:
+            run_context: that of `before_run`.
+            feed_dict: what the run was fed, by the caller and by all hooks.
+            error: what was raised.
+
+        Returns:
+            Whether the run is to be left out: it gives None then, and `after_run` is not called.
+        """
+        return False
 
     def end(self, session: Session) -> None:
         """Called once at the end, unless the session ends with an exception."""

@@ -127,6 +127,12 @@ class SummarySaverHook(SessionRunHook):
         """Go on from there."""
         self._timer.load_state_dict(state)
 
+    def back_to(self, step: int) -> None:
+        """Mark that training has gone back: what was written of later steps counts no more."""
+        self._step = step
+        if self._writer is not None:
+            self._writer.add_session_start(step + 1)
+
     def _wanted(self) -> Any:
         if self._summary_op is not None:
             return self._summary_op
@@ -222,3 +228,8 @@ class StepCounterHook(SessionRunHook):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there; the time until now does not count."""
         self._timer.load_state_dict(state)
+
+    def back_to(self, step: int) -> None:
+        """Mark that training has gone back: what was written of later steps counts no more."""
+        if self._writer is not None:
+            self._writer.add_session_start(step + 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import optkit as tf
-from optkit.train import fitting
+from optkit.train import nonfinite
 from optkit.train.batches import batches
 from optkit.train.fit import fit
 from optkit.train.history import History
@@ -571,7 +571,7 @@ def test_skip_moves_nothing_whatever_the_optimizer(optimizer, caplog):
 
 
 def test_skip_ends_when_nothing_else_comes(model, monkeypatch):
-    monkeypatch.setattr(fitting, "_IN_A_ROW", 5)
+    monkeypatch.setattr(nonfinite, "LIMIT", 5)
     with pytest.raises(tf.errors.NonFiniteError, match="the loss is nan"):
         model.fit([(X * np.nan, Y)], steps=20, on_nonfinite="skip")
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from optkit.train.monitored_session import MonitoredTrainingSession
+from optkit.train.nonfinite import check_policy
+from optkit.train.nonfinite_hook import NonFiniteHook
 from optkit.train.scaffold import Scaffold
 
 __all__ = ["train"]
@@ -24,6 +26,8 @@ def train(
     config: Any = None,
     max_wait_secs: float = 7200,
     run_metadata: Any = None,
+    *,
+    on_nonfinite: str = "ignore",
 ) -> Any:
     """Run `train_op` until a hook asks for the end; gives its last value, None if it never ran.
 
@@ -43,9 +47,14 @@ def train(
         config: a `ConfigProto`.
         max_wait_secs: accepted as in TF; there is nothing to wait for.
         run_metadata: a `RunMetadata`.
+        on_nonfinite: what to do when the loss or a gradient is not finite, which is found before
+            anything is written: "ignore" (as TF: only `create_train_op`'s check_numerics raises),
+            "raise" to explain where it came from, "skip" to leave the step out, "rollback" to go
+            back to where training was up to 100 steps before; see `NonFiniteHook`.
 
     Raises:
-        ValueError: logdir is None and a save_ argument is not.
+        ValueError: logdir is None and a save_ argument is not; on_nonfinite is none of its values.
+        NonFiniteError: the loss or a gradient is not finite; nothing has changed.
         RuntimeError: another session trains in the directory; there is no global step.
         NotFoundError, InvalidArgumentError: the checkpoint does not fit the variables.
 
@@ -58,6 +67,9 @@ def train(
         ):
             if value:
                 raise ValueError(f"logdir: expected a directory, got None with {name}={value!r}")
+    hooks = list(hooks or ())
+    if check_policy(on_nonfinite) != "ignore":
+        hooks.append(NonFiniteHook(train_op, on_nonfinite, folder=logdir if is_chief else None))
     loss = None
     with MonitoredTrainingSession(
         master=master,
@@ -72,5 +84,6 @@ def train(
         max_wait_secs=max_wait_secs,
     ) as session:
         while not session.should_stop():
-            loss = session.run(train_op, run_metadata=run_metadata)
+            value = session.run(train_op, run_metadata=run_metadata)
+            loss = loss if value is None else value
     return loss
