@@ -147,7 +147,31 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
             3,
             {"tensorboardX": 1 / 3.5},
         )
+    count = int(100_000 * scale)
+    folder = _written(count)
+    yield Case(
+        f"reading {count} scalars",
+        lambda: summaries.read(folder).table(library="numpy"),
+        {"tensorboard": lambda: _accumulator(folder).Reload()},
+        1,
+        {"tensorboard": 1 / 5},
+    )
     yield from _steps(scale)
+
+
+def _written(count: int) -> str:
+    """A directory with so many scalars of ten tags, an event each."""
+    folder = _folder()
+    with summaries.EventLog(folder) as log:
+        for index in range(count):
+            tag = f"OptimizeLoss/gradient_norm/dense_{index % 10}/kernel_0"
+            log.add_summary(summaries.encode_scalar(tag, index), index // 10)
+    return folder
+
+
+def _accumulator(folder: str) -> Any:
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    return importlib.import_module(module).EventAccumulator(folder, {"scalars": 0})
 
 
 def _steps(scale: float) -> Iterator[Case]:
