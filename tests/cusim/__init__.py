@@ -47,7 +47,7 @@ def set(**changes: Any) -> None:  # noqa: A001 - read as cusim.set
             limit (int): bytes of device memory, 0 for no limit;
             log (bool): keep the names of what is put on streams, from now on;
             strict (bool): a thread that ended before a barrier of its block is an error;
-            devices (int): how many there are;
+            devices (int): how many there are: 2 or, to see what one does, 1;
             reset (bool): forget a fault of a kernel, which else fails every later call.
     """
     native().set(**changes)

@@ -41,7 +41,7 @@ Streams streams;
 simt::Scheduler scheduler;
 int fault = kSuccess;      // sticky: once a kernel has faulted every call fails, as on a device
 std::string fault_text;    // and why
-int devices = 1, current_device = 0;
+int devices = 2, current_device = 0;  // CuPy sizes its tables by the count at its import
 long launches = 0;
 
 PyObject* none() { Py_RETURN_NONE; }
