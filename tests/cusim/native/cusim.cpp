@@ -155,6 +155,15 @@ PyObject* copyNow(Pointer to, Pointer from, size_t size, int, int) {
   copy(to, from, size);
   return none();
 }
+// What the log calls a copy.
+const char* direction(Pointer to, Pointer from) {
+  auto on_device = [](Pointer address) {
+    const Block* block = memory.find(address);
+    return block && block->kind == Kind::kDevice;
+  };
+  if (!on_device(to)) return "memcpy to host";
+  return on_device(from) ? "memcpy" : "memcpy to device";
+}
 // As CUDA does it: a copy from pageable memory is staged before the call returns, one into
 // pageable memory is over when it returns.
 PyObject* copyAsync(Pointer to, Pointer from, size_t size, int, Pointer stream, int) {
@@ -166,7 +175,7 @@ PyObject* copyAsync(Pointer to, Pointer from, size_t size, int, Pointer stream, 
     streams.put(stream, {[=] { copy(to, Pointer(staged.data()), size); }, "memcpy to device"});
     return none();
   }
-  streams.put(stream, {[=] { copy(to, from, size); }, memory.find(to) ? "memcpy" : "memcpy to host"});
+  streams.put(stream, {[=] { copy(to, from, size); }, direction(to, from)});
   if (!memory.find(to) && !capturing) streams.drain(stream);
   return none();
 }
