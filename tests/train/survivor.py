@@ -1,5 +1,6 @@
 """A training run that is killed again and again, in processes forked from one that has imported.
 
+`python survivor.py once FOLDER [STEPS]` trains there from wherever it stands, and says when it does.
 `python survivor.py FOLDER KILLS SEED [plain|jit]` trains once in FOLDER/reference without being
 disturbed. Then it trains in FOLDER/0, FOLDER/1, ... with a SIGKILL at a random moment, or at a
 random one of the calls by which files change, and starts again until the run is through, until
@@ -66,7 +67,7 @@ def build():
         return average.apply(tf.trainable_variables()), x
 
 
-def train(logdir, steps=STEPS):
+def train(logdir, steps=STEPS, says=""):
     """Train from wherever the directory stands, and leave what the variables hold at the end."""
     import optkit as tf
 
@@ -75,6 +76,10 @@ def train(logdir, steps=STEPS):
     final = {}
 
     class Final(tf.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            sys.stdout.write(says)
+            sys.stdout.flush()
+
         def end(self, session):
             state = session.export_state()
             final.update(state.variables)
@@ -179,4 +184,7 @@ def main(folder, kills, seed, jit):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), (sys.argv[4:] or ["plain"])[0])
+    if sys.argv[1] == "once":
+        train(Path(sys.argv[2]), *map(int, sys.argv[3:]), says="started\n")
+    else:
+        main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), (sys.argv[4:] or ["plain"])[0])

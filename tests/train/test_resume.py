@@ -1,17 +1,22 @@
 """A run that was killed at any moment goes on as if nothing had happened."""
 
+import contextlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import time
+import urllib.error
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
 
-from summaries import read
+import optkit as tf
+from summaries import dashboard, read
+from tests.train import survivor
 
 ROOT = Path(__file__).parents[2]
 SURVIVOR = Path(__file__).with_name("survivor.py")
@@ -101,6 +106,38 @@ def test_twenty_kills_change_nothing(tmp_path):
     check(tmp_path, survive(tmp_path, 20, seed=0))
 
 
+def started(folder, *arguments):
+    """A process that trains there, as soon as it does."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", SURVIVOR, "once", folder, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = process.stdout.readline()
+    assert line == "started\n", process.communicate(timeout=60)
+    return process
+
+
+def test_sigterm_saves_and_exits_143_and_the_run_goes_on(tmp_path):
+    process = started(tmp_path / "run", 100_000)
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (143, "")
+    step = survivor.newest_step(tmp_path / "run")
+    assert not (tmp_path / "run" / ".optkit.lock").exists()
+    for name in ("run", "reference"):
+        tf.summary.FileWriterCache.clear()
+        survivor.train(tmp_path / name, step + 25)
+    tf.summary.FileWriterCache.clear()
+    found, expected = (np.load(tmp_path / n / "final.npz") for n in ("run", "reference"))
+    for name in expected.files:
+        assert found[name].tobytes() == expected[name].tobytes(), name
+    assert event_sequence(tmp_path / "run") == event_sequence(tmp_path / "reference")
+
+
 needs_numba = pytest.mark.skipif(
     importlib.util.find_spec("numba") is None, reason="Numba is not installed"
 )
@@ -112,3 +149,52 @@ needs_numba = pytest.mark.skipif(
 )
 def test_many_kills_change_nothing(tmp_path, jit, kills):
     check(tmp_path, survive(tmp_path, kills, seed=1, jit=jit))
+
+
+@pytest.mark.slow
+def test_kills_of_processes_change_nothing_and_both_servers_show_one_line(tmp_path):
+    """Whole processes, with their threads; both loaders of TensorBoard, through its server."""
+    survivor.train(tmp_path / "reference")
+    tf.summary.FileWriterCache.clear()
+    rng = np.random.default_rng(3)
+    killed = 0
+    for run in range(8):
+        while True:
+            process = started(tmp_path / str(run))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(float(rng.uniform(0, 0.25)))
+            process.kill()
+            process.communicate()
+            if process.returncode == 0:
+                break
+            killed += 1
+    assert killed > 4
+    check(tmp_path, [tmp_path / str(run) for run in range(8)])
+    for fast in ("true", "false"):
+        arguments = [f"--load_fast={fast}"]
+        with dashboard(tmp_path, show=False, reload_interval=0.1, arguments=arguments) as board:
+            check_served(board)
+
+
+def check_served(board):
+    """What the server shows of every run is what it shows of the undisturbed one."""
+    runs = {"reference", *map(str, range(8))}
+    end = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(urllib.error.HTTPError):
+            tags = board.query("data/plugin/scalars/tags")
+            if set(tags) == runs and len({frozenset(tags[run]) for run in runs}) == 1:
+                lines = {
+                    run: {tag: line(board, run, tag) for tag in tags["reference"]} for run in runs
+                }
+                # It may still be reading.
+                if len(lines["reference"]["OptimizeLoss/loss"]) == 8 and all(
+                    lines[run] == lines["reference"] for run in runs
+                ):
+                    return
+        assert time.monotonic() < end, tags
+
+
+def line(board, run, tag):
+    answer = board.query("data/plugin/scalars/scalars", run=run, tag=tag)
+    return [step if tag == SPEED else (step, value) for _, step, value in answer]
