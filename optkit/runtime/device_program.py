@@ -8,6 +8,7 @@ knows are checked there: their one flag comes home with the fetches, before anyt
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 
 from optkit.backend import Backend
 from optkit.backend.cuda.checks import Checks
+from optkit.backend.cuda.device import wait_for_all
+from optkit.backend.cuda.pace import Pace
 from optkit.backend.cuda.transfer import Transfer, is_device_array
 from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation
@@ -54,6 +57,7 @@ class DeviceProgram:
         self._rows = device_rows(plan, seen)
         self._function: Callable[..., Any] | None = None
         self._departures = 0
+        self._pace = Pace()
 
     @property
     def in_place(self) -> bool:
@@ -76,6 +80,7 @@ class DeviceProgram:
             self._compile(state, arenas)
         assert self._function is not None
         written: dict[Operation, Any] = {}
+        begin = time.perf_counter() if self.in_place and self._pace.looks() else None
 
         def stream(op: Operation) -> Stream:
             count = state.get(op, 0)
@@ -93,7 +98,11 @@ class DeviceProgram:
             for update in updates:
                 update()
             arenas.commit(state, written)
+            queued = time.perf_counter()
             arrays = transfer.wait()
+            if begin is not None:
+                wait_for_all()
+                self._pace.note(queued - begin, time.perf_counter() - queued)
         return [_own(value, array) for value, array in zip(values, arrays, strict=False)]
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:

@@ -10,7 +10,7 @@ from optkit.backend.cuda.launch import forget_tables
 from optkit.backend.cuda.memory import release_memory
 from optkit.errors import InternalError
 
-__all__ = ["Device", "is_fault"]
+__all__ = ["Device", "is_fault", "wait_for_all"]
 
 
 class Device:
@@ -99,9 +99,7 @@ class Device:
             InternalError: it has failed; the cause is attached.
         """
         with self.active():
-            import cupy
-
-            cupy.cuda.get_current_stream().synchronize()
+            wait_for_all()
 
     def release(self) -> None:
         """Give the memory that no array holds any more back to the device."""
@@ -129,6 +127,13 @@ _FAULTS = frozenset(
     }
 )
 """Faults by their names in the runtime and the driver, without `cudaError` and underscores."""
+
+
+def wait_for_all() -> None:
+    """Wait until what is queued on the current stream is done."""
+    import cupy
+
+    cupy.cuda.get_current_stream().synchronize()
 
 
 def is_fault(error: BaseException) -> bool:
