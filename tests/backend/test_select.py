@@ -198,6 +198,56 @@ def test_p106_cupy_that_is_not_installed_or_cannot_be_imported(installed, broken
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
 
+def test_two_packages_of_cupy_at_once(installed, monkeypatch):
+    """They hold the same files: what is imported is a mixture of both."""
+    names = ["numpy", "cupy-cuda12x", "cupyx-helpers", "CuPy-CUDA13x"]
+    found = [SimpleNamespace(name=name) for name in names]
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: found)
+    installed(module())
+    with pytest.raises(
+        RuntimeError, match=r"several CuPy packages .*\(cupy-cuda12x, cupy-cuda13x\)"
+    ):
+        resolve("cupy")
+    with pytest.warns(RuntimeWarning, match="several CuPy packages are installed"):
+        assert resolve("auto").xp is np
+    monkeypatch.setattr(select, "_cupy", None)
+    found.pop()
+    assert resolve("cupy").name == "cupy"
+
+
+# -- devices --------------------------------------------------------------------------------------
+
+
+def test_devices_have_numbers(installed, monkeypatch):
+    installed(module(devices=2))
+    assert resolve("cupy").index is None
+    assert resolve("cupy:1").index == 1
+    assert Session(backend="cupy:1").list_devices() == ["/device:GPU:1"]
+    assert Session(backend="cupy:1").backend == "cupy"
+    with use_backend("cupy:1"):
+        assert get_backend() == "cupy:1"
+        assert Session().list_devices() == ["/device:GPU:1"]
+    monkeypatch.setenv("OPTKIT_BACKEND", "cupy:0")
+    assert get_backend() == "cupy:0"
+
+
+def test_devices_that_are_not_there(installed):
+    installed(module(devices=2))
+    for ask in (resolve, use_backend, lambda name: Session(backend=name)):
+        with pytest.raises(ValueError, match="CuPy sees 2 devices, there is no device 2"):
+            ask("cupy:2")
+        for name in ("cupy:", "cupy:-1", "cupy:x", "numpy:0"):
+            with pytest.raises(ValueError, match=f"got '{name}'; the number of a device"):
+                ask(name)
+    assert select._chosen is None
+
+
+def test_a_device_without_cupy(installed):
+    installed(module(devices=0))
+    with pytest.raises(RuntimeError, match=r"backend 'cupy' is not usable: .*no CUDA device"):
+        resolve("cupy:0")
+
+
 # -- use_backend ----------------------------------------------------------------------------------
 
 
