@@ -325,18 +325,21 @@ def _answers(port: int) -> bool:
     """Whether a TensorBoard answers at a port of this machine."""
     try:
         answer = _fetch(f"http://{_LOOPBACK}:{port}/data/logdir", 2.0)
-    except (OSError, ValueError):
+    except (OSError, OverflowError, ValueError):
         return False
     return isinstance(answer, dict) and "logdir" in answer
 
 
 def _fetch(url: str, timeout: float) -> Any:
-    # A proxy of the environment has no business between this machine and itself.
     request = import_module("urllib.request")  # slow to import
+    # A proxy of the environment has no business between this machine and itself.
     opener = request.build_opener(request.ProxyHandler({}))
-    with opener.open(url, timeout=timeout) as answer:
-        body = answer.read()
-        json_type = "json" in answer.headers.get("Content-Type", "")
+    try:
+        with opener.open(url, timeout=timeout) as answer:
+            body = answer.read()
+            json_type = "json" in answer.headers.get("Content-Type", "")
+    except import_module("http.client").HTTPException as error:
+        raise OSError(f"{url} does not answer as a web server does: {error!r}") from error
     return json.loads(body) if json_type else body
 
 

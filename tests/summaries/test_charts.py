@@ -60,6 +60,14 @@ def test_a_chart_is_a_picture_by_itself(logdir, tmp_path):
     assert size_of((tmp_path / "chart.png").read_bytes()) == (300, 200)
 
 
+def test_a_chart_is_shown_where_it_is_not_the_value_of_a_cell(logdir, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    chart = plot(logdir, "loss")
+    chart.show()
+    assert shown == [chart]
+
+
 def test_p122_a_chart_drawn_again_has_the_new_steps(logdir):
     with SummaryWriter(logdir / "adam") as writer:
         for step in range(10, 15):

@@ -2,8 +2,10 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -145,12 +147,13 @@ def test_p119_entries_of_dead_servers_are_removed(tmp_path):
 
     dead = entry("pid-1", pid=dead_pid(), port=6006, logdir="/logs")
     silent = entry("pid-2", pid=os.getpid(), port=1, logdir="/logs")
+    beyond = entry("pid-4", pid=2**80, port=2**20, logdir="/logs")
     odd = tmp_path / "pid-3.info"
     odd.write_text("no JSON")
     note = tmp_path / "note.txt"
     note.write_text("of somebody else")
     clean_info(tmp_path)
-    assert [path for path in (dead, silent, odd) if path.exists()] == []
+    assert [path for path in (dead, silent, beyond, odd) if path.exists()] == []
     assert note.exists()
     clean_info(tmp_path / "gone")
 
@@ -237,6 +240,25 @@ def test_p119_a_dead_entry_does_not_keep_a_server_from_starting(tmp_path, monkey
         assert dashboard(tmp_path, show=False) is board
     with dashboard(tmp_path, show=False) as other:
         assert other is not board
+
+
+@pytest.mark.slow
+def test_p119_a_port_that_somebody_else_has_now_is_no_server(tmp_path):
+    path = tmp_path / "pid-1.info"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        path.write_text(json.dumps({"pid": os.getpid(), "port": server.getsockname()[1]}))
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"220 mail.example.com ESMTP\r\n")
+
+        other = threading.Thread(target=answer)
+        other.start()
+        clean_info(tmp_path)
+        other.join(10)
+    assert not path.exists()
 
 
 @pytest.mark.slow

