@@ -1,6 +1,7 @@
 """A training run that is killed again and again, in processes forked from one that has imported.
 
-`python survivor.py once FOLDER [STEPS]` trains there from wherever it stands, and says when it does.
+`python survivor.py once FOLDER [STEPS]` trains there from wherever it stands and says so.
+
 `python survivor.py FOLDER KILLS SEED [plain|jit]` trains once in FOLDER/reference without being
 disturbed. Then it trains in FOLDER/0, FOLDER/1, ... with a SIGKILL at a random moment, or at a
 random one of the calls by which files change, and starts again until the run is through, until
