@@ -68,7 +68,7 @@ def build():
         return average.apply(tf.trainable_variables()), x
 
 
-def train(logdir, steps=STEPS, says=""):
+def train(logdir, steps=STEPS, says="", hooks=()):
     """Train from wherever the directory stands, and leave what the variables hold at the end."""
     import optkit as tf
 
@@ -88,7 +88,7 @@ def train(logdir, steps=STEPS, says=""):
 
     with tf.train.MonitoredTrainingSession(
         checkpoint_dir=logdir,
-        hooks=[feed, Final(), tf.train.StopAtStepHook(last_step=steps)],
+        hooks=[feed, Final(), *hooks, tf.train.StopAtStepHook(last_step=steps)],
         save_checkpoint_secs=None,
         save_checkpoint_steps=5,
         save_summaries_steps=3,
