@@ -25,6 +25,7 @@ from optkit.graph.ledger import Ledger
 from optkit.runtime import Session
 from optkit.train.evaluation import Evaluation
 from optkit.train.feeding import Feeder, Matcher
+from optkit.train.files import remove_leftovers
 from optkit.train.fitting import Fitting, Options, RunLog
 from optkit.train.guard import Anatomy, anatomy, guard
 from optkit.train.history import History
@@ -145,6 +146,7 @@ def fit(
         stack.enter_context(graph.as_default())
         if folder is not None and chief:
             stack.enter_context(LogdirLock(folder))
+            remove_leftovers(folder)
         for hook in hooks:
             hook.begin()
         check = None if policy == "ignore" else guard(operation, parts)
