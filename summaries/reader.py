@@ -380,7 +380,7 @@ class _Columns:
     def add_value(self, value: bytes, step: int, wall_time: float) -> None:
         """Take in a summary value in wire form."""
         key = value[:-4]
-        if key in self.known and value[-5] == 21:
+        if key in self.known:
             column = self.known[key]
             if column is not None:
                 column.add(step, _FLOAT.unpack(value[-4:])[0], wall_time)

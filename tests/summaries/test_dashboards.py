@@ -179,6 +179,15 @@ def test_p120_another_users_directory_is_left_alone(tmp_path, monkeypatch):
     assert made[0][1] == folder
 
 
+def test_p120_a_directory_that_somebody_else_made_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    user = os.getuid() + 1
+    monkeypatch.setattr("os.getuid", lambda: user)
+    taken = tmp_path / f"summaries-{user}"
+    taken.mkdir()
+    assert own_directory() not in (taken, tmp_path)
+
+
 def test_this_is_no_notebook():
     assert not in_jupyter()
 
