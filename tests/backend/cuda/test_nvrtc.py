@@ -1,4 +1,4 @@
-"""Every kernel compiles for real devices and keeps its numbers in registers; no device is needed."""
+"""Every kernel compiles for real devices, with its numbers in registers; no device is needed."""
 
 import functools
 import importlib.util
