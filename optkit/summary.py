@@ -101,11 +101,17 @@ def scalar(
         return _collected(_scalar_node(tag, tensor, scope), collections)
 
 
-def _scalar_node(tag: str, tensor: Any, name: str, metadata: bytes | None = None) -> Tensor:
+def _scalar_node(
+    tag: str,
+    tensor: Any,
+    name: str,
+    metadata: bytes | None = None,
+    norm_of: Tensor | None = None,
+) -> Tensor:
     values = as_tensor(tensor, name="values")
     if values.sizes not in ((), None):
         raise ValueError(f"summary {tag!r}: tensor: expected a scalar, got {values!r}")
-    return summary_ops.scalar(tag, values, name, metadata)
+    return summary_ops.scalar(tag, values, name, metadata, norm_of)
 
 
 def histogram(
@@ -128,10 +134,10 @@ def histogram(
         return _collected(summary_ops.histogram(tag, values, scope), collections)
 
 
-def noted_scalar(name: str, tensor: Any, metadata: bytes) -> Tensor:
+def noted_scalar(name: str, tensor: Any, metadata: bytes, norm_of: Tensor | None = None) -> Tensor:
     """As `scalar`, of a quantity of a training step; see `tagged_scalar`."""
     with get_default_graph().all_or_nothing(), _summary_scope(name, None) as (tag, scope):
-        return _collected(_scalar_node(tag, tensor, scope, metadata), None)
+        return _collected(_scalar_node(tag, tensor, scope, metadata, norm_of), None)
 
 
 def noted_histogram(name: str, values: Any, scale: Tensor | None, metadata: bytes) -> Tensor:
@@ -141,12 +147,18 @@ def noted_histogram(name: str, values: Any, scale: Tensor | None, metadata: byte
 
 
 @composite
-def tagged_scalar(tag: str, tensor: Any, metadata: bytes | None = None) -> Tensor:
+def tagged_scalar(
+    tag: str, tensor: Any, metadata: bytes | None = None, norm_of: Tensor | None = None
+) -> Tensor:
     """A scalar summary under exactly this tag, whatever other names the graph has in use.
 
-    `metadata` tells TensorBoard which quantity of an optimizer's step it is.
+    Args:
+        tag: the tag.
+        tensor: shape ().
+        metadata: tells TensorBoard which quantity of an optimizer's step it is.
+        norm_of: see `summary_ops.scalar`.
     """
-    return _collected(_scalar_node(tag, tensor, _node_name(tag), metadata), None)
+    return _collected(_scalar_node(tag, tensor, _node_name(tag), metadata, norm_of), None)
 
 
 @composite

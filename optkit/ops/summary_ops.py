@@ -49,11 +49,16 @@ def _scalar_data(tag: str, values: Array) -> bytes:
     return scalar_bytes(tag, float(values))
 
 
-def _histogram_data(tag: str, values: Array, scale: Array | None = None) -> bytes:
+def _histogram_data(
+    tag: str, values: Array, scale: Array | None = None, norm_tag: str = ""
+) -> bytes:
+    """The histogram of scale·values and, under a tag of its own, their norm."""
     if not isinstance(values, np.ndarray) and counter_for(values) is None:
         values = to_numpy(values)
         scale = None if scale is None else to_numpy(scale)
-    return histogram_bytes(tag, measure(values, scale=scale))
+    histogram = measure(values, scale=scale)
+    data = histogram_bytes(tag, histogram)
+    return data + scalar_bytes(norm_tag, histogram.norm) if norm_tag else data
 
 
 def _joined_data(_: str, data: Array) -> bytes:
@@ -72,7 +77,12 @@ def _joined_data(_: str, data: Array) -> bytes:
     differentiable=False,
 )
 def _scalar_summary(
-    xp: ArrayModule, values: Array, *, tag: str, notes: Notes | None = None
+    xp: ArrayModule,
+    values: Array,
+    *,
+    tag: str,
+    notes: Notes | None = None,
+    norm_of: Tensor | None = None,
 ) -> Array:
     """One number as a Summary."""
     return _noted(_scalar_data(tag, np.asarray(values)), notes)
@@ -105,12 +115,25 @@ def _text_summary(xp: ArrayModule, tensor: Array, *, tag: str) -> Array:
     return _boxed(summaries.encode_text(tag, tensor))
 
 
-def scalar(tag: str, values: Tensor, name: str, metadata: bytes | None = None) -> Tensor:
+def scalar(
+    tag: str,
+    values: Tensor,
+    name: str,
+    metadata: bytes | None = None,
+    norm_of: Tensor | None = None,
+) -> Tensor:
     """A node that gives the summary of one number.
 
-    `metadata` marks it as a quantity of an optimizer's step, and says which.
+    Args:
+        tag: its tag.
+        values: the number.
+        name: the node's name.
+        metadata: marks it as a quantity of an optimizer's step, and says which.
+        norm_of: the summary of the histogram whose values' norm it is; where both are merged, one
+            after the other, the norm is what the histogram's pass over the values gave.
     """
-    return _scalar_summary(values, tag=tag, notes=_notes(tag, metadata), name=name)
+    notes = _notes(tag, metadata)
+    return _scalar_summary(values, tag=tag, notes=notes, norm_of=norm_of, name=name)
 
 
 def histogram(
@@ -176,6 +199,7 @@ class _Part:
         op: the node it stands for, which errors name.
         count: how many inputs it has.
         conditional: whether the first of them tells if it is there at all.
+        norm_tag: the tag of the norm of a histogram's values.
     """
 
     encode: Callable[..., bytes]
@@ -183,6 +207,7 @@ class _Part:
     op: Operation
     count: int
     conditional: bool = False
+    norm_tag: str = ""
 
 
 @op("MergeSummary", types=ALL_TYPES, result=string, shape=(), differentiable=False)
@@ -199,7 +224,8 @@ def _merge_summary(
             at = stop
             continue
         try:
-            data.append(part.encode(part.tag, *arrays[start:stop]))
+            named = {"norm_tag": part.norm_tag} if part.norm_tag else {}
+            data.append(part.encode(part.tag, *arrays[start:stop], **named))
         except InvalidArgumentError as error:
             error.op = part.op
             raise
@@ -248,6 +274,9 @@ def merged(nodes: Sequence[Any], name: str) -> Tensor:
     layout = False
     for tensor in tensors:
         for part, taken in _taken_apart(tensor):
+            if parts and _is_norm_of(part, taken, parts[-1], inputs):
+                parts[-1] = replace(parts[-1], norm_tag=part.tag)
+                continue
             parts.append(part)
             inputs += taken
         notes = tensor.op.attrs.get("notes")
@@ -270,6 +299,21 @@ def _as_summary(i: int, node: Any) -> Tensor:
     if tensor.dtype is not string:
         raise TypeError(f"inputs[{i}]: expected a summary, got {tensor!r}")
     return tensor
+
+
+def _is_norm_of(
+    part: _Part, taken: Sequence[Tensor], last: _Part, inputs: Sequence[Tensor]
+) -> bool:
+    """Whether a part is the norm of the histogram before it, under the same condition if any."""
+    measured = part.op.attrs.get("norm_of") if part.encode is _scalar_data else None
+    if measured is not None and measured.op.kind is _conditional_summary.kind:
+        measured = measured.op.inputs[1]
+    return (
+        measured is not None
+        and measured.op is last.op
+        and part.conditional == last.conditional
+        and (not part.conditional or taken[0] is inputs[-last.count])
+    )
 
 
 _TRANSPARENT = {*_ENCODERS, "MergeSummary"}

@@ -122,12 +122,13 @@ class StepSummaries:
         for gradient, variable in pairs:
             if gradient is None:
                 continue
+            counts = None
             if "gradients" in self._wanted:
                 base, factor = factored(gradient)
                 values = base.values if isinstance(base, IndexedSlices) else as_tensor(base)
-                self._histogram("gradients", variable, values, factor)
+                counts = self._histogram("gradients", variable, values, factor)
             if "gradient_norm" in self._wanted:
-                self._scalar("gradient_norm", variable, self._norms.of([gradient]))
+                self._scalar("gradient_norm", variable, self._norms.of([gradient]), counts)
 
     def clipping(self, before: _Pairs, after: _Pairs) -> None:
         """How much of each gradient's norm clipping took away."""
@@ -157,10 +158,11 @@ class StepSummaries:
         for gradient, variable in pairs:
             if gradient is None:
                 continue
+            counts = None
             if "weights" in self._wanted:
-                self._histogram("weights", variable, as_tensor(variable), None)
+                counts = self._histogram("weights", variable, as_tensor(variable), None)
             if "weight_norm" in self._wanted:
-                self._scalar("weight_norm", variable, self._norms.of([variable]))
+                self._scalar("weight_norm", variable, self._norms.of([variable]), counts)
             if "sparsity" in self._wanted:
                 self._scalar("sparsity", variable, zero_fraction(variable))
 
@@ -196,15 +198,17 @@ class StepSummaries:
 
     # -- tags ---------------------------------------------------------------------------------
 
-    def _scalar(self, quantity: str, variable: Any, value: Any) -> None:
+    def _scalar(
+        self, quantity: str, variable: Any, value: Any, norm_of: Tensor | None = None
+    ) -> None:
         metadata = quantity_metadata(quantity, variable.op.name)
-        summary.tagged_scalar(self._tag(quantity, variable), value, metadata)
+        summary.tagged_scalar(self._tag(quantity, variable), value, metadata, norm_of)
 
     def _histogram(
         self, quantity: str, variable: Any, values: Tensor, scale: Tensor | None
-    ) -> None:
+    ) -> Tensor:
         metadata = quantity_metadata(quantity, variable.op.name)
-        summary.tagged_histogram(self._tag(quantity, variable), values, scale, metadata)
+        return summary.tagged_histogram(self._tag(quantity, variable), values, scale, metadata)
 
     def _tag(self, quantity: str, variable: Any) -> str:
         return clean_tag(f"{self._prefix}{quantity}/{variable.name}")

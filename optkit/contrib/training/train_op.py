@@ -177,8 +177,8 @@ def add_gradients_summaries(grads_and_vars: Any) -> list[Tensor]:
             continue
         values, scale = factored(gradient_values(gradient))
         note = quantity_metadata("gradients", name)
-        made.append(summary.noted_histogram(f"{name}_gradient", values, scale, note))
+        counts = summary.noted_histogram(f"{name}_gradient", values, scale, note)
         note = quantity_metadata("gradient_norm", name)
         norm = norms.of([gradient])
-        made.append(summary.noted_scalar(f"{name}_gradient_norm", norm, note))
+        made += [counts, summary.noted_scalar(f"{name}_gradient_norm", norm, note, counts)]
     return made
