@@ -93,7 +93,7 @@ class DeviceProgram:
         flag = checks.flag
         transfer = Transfer(values if flag is None else [*values, flag])
         if flag is not None and transfer.wait()[-1].any():
-            raise InvalidArgumentError("a number of a row is out of range")
+            raise InvalidArgumentError("a value is bad")
         with HeldBack():
             for update in updates:
                 update()

@@ -32,6 +32,7 @@ _FILES = {
     "norm": ("float16", "float32", "float64"),
     "segments": ("float16", "float32", "float64", "int32", "int64"),
     "bounds": ("int32", "int64"),
+    "finite": ("float16", "float32", "float64"),
     "histogram": ("float32", "float64"),
     "pack": (None,),
 }
