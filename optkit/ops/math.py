@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from optkit.backend.cuda.checks import deferred_finite
 from optkit.backend.special import kept, power
 from optkit.dtypes import FLOATS, DType, as_dtype, bool_, float32, float64, int32, int64, string
 from optkit.errors import InvalidArgumentError
@@ -507,6 +508,8 @@ def to_int64(x: Any, name: str = "ToInt64") -> Any:
 
 @op("CheckNumerics", types=FLOATS)
 def _check_numerics(xp: ArrayModule, tensor: Array, *, message: str) -> Array:
+    if xp is not np and deferred_finite(tensor):
+        return tensor
     if not bool(xp.isfinite(tensor).all()):
         kinds = [
             name for name, test in (("NaN", xp.isnan), ("Inf", xp.isinf)) if test(tensor).any()
