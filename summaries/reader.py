@@ -164,14 +164,16 @@ class Run:
         wants, stride = self._selection.wants, self._selection.stride
         seen: dict[str, int] = {}
         for event in self._messages():
+            step, wall_time = event.step, event.wall_time
             for value in event.summary.value:
                 tag = value.tag
-                if wants(tag):
-                    kind, content = _content(value)
-                    if kind:
-                        seen[tag] = seen.get(tag, -1) + 1
-                        if not seen[tag] % stride:
-                            yield Record(tag, event.step, event.wall_time, kind, content)
+                if not wants(tag):
+                    continue
+                kind, content = _content(value)
+                if kind:
+                    count = seen[tag] = seen.get(tag, -1) + 1
+                    if not count % stride:
+                        yield Record(tag, step, wall_time, kind, content)
 
     @property
     def damage(self) -> dict[Path, str]:

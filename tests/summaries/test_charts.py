@@ -210,3 +210,15 @@ def test_a_long_tag_keeps_its_end(tmp_path):
     assert len(title) == 26
     assert title.startswith("…")
     assert title.endswith("scope/loss")
+
+
+def test_a_band_is_drawn_for_each_group_of_seeds(tmp_path):
+    for group in ("adam", "sgd"):
+        for seed in range(2):
+            with SummaryWriter(tmp_path / f"{group}-{seed}") as writer:
+                writer.hparams({"seed": seed}, group=group)
+                for step in range(3):
+                    writer.add_scalar("loss", step + seed + 10 * (group == "sgd"), step)
+    axes = panels(plot(tmp_path, band=True))["loss"]
+    lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert lines == {"adam": [0.5, 1.5, 2.5], "sgd": [10.5, 11.5, 12.5]}
