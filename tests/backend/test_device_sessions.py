@@ -531,3 +531,28 @@ def test_large_steps_are_not(caplog):
             if watch.looks():
                 watch.note(queueing=0.001, waiting=0.01)
     assert not caplog.messages
+
+
+# -- train ops of tf.contrib ----------------------------------------------------------------------
+
+
+@pytest.mark.cusim
+def test_checked_train_ops_wait_once():
+    """create_train_op checks the loss; the flag comes home with what is fetched."""
+    w = tf.Variable(np.ones(3, "f4"))
+    x = tf.placeholder(tf.float32, [3])
+    train_op = tf.contrib.training.create_train_op(
+        tf.reduce_sum(tf.sqrt(w * x)), tf.train.GradientDescentOptimizer(0.1)
+    )
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    for _ in range(2):
+        session.run(train_op, {x: np.ones(3, "f4")})
+    with logged() as log:
+        session.run(train_op, {x: np.ones(3, "f4")})
+    assert log.count("nonfinite") == 1
+    assert copies_home(log) == 1
+    before = session.value(w)
+    with pytest.raises(InvalidArgumentError, match="LossTensor is inf or nan"):
+        session.run(train_op, {x: np.array([1, -1, 1], "f4")})
+    np.testing.assert_array_equal(session.value(w), before)

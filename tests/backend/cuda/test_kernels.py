@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optkit.backend.arrays import scatter_rows, to_host
-from optkit.backend.cuda.checks import Checks, deferred
+from optkit.backend.cuda.checks import Checks, deferred, deferred_finite
 from optkit.backend.cuda.launch import CHUNK
 from optkit.backend.cuda.norm import device_norm
 from optkit.backend.cuda.rows import PIECE
@@ -312,3 +312,25 @@ def test_histograms_count_as_the_host_does(schedule, values):
         assert getattr(got, name) == getattr(wanted, name), name
     sums = [[h.sum, h.sum_squares] for h in (got, wanted)]
     np.testing.assert_allclose(*sums, rtol=1e-12, atol=1e-12 * values.size)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_checks_that_all_is_finite(dtype):
+    largest = np.finfo(dtype).max
+    good, *bad = sent(
+        *(
+            np.array(x, dtype)
+            for x in ([1.0, largest, -largest], [[np.nan]], [1, np.inf], [-np.inf])
+        )
+    )
+    with Checks() as checks:
+        assert deferred_finite(good)
+        assert deferred_finite(cupy.zeros(0, dtype))
+    assert not checks.flag.get().any()
+    for array in bad:
+        with Checks() as checks:
+            assert deferred_finite(array)
+        assert checks.flag.get().any()
+    assert not deferred_finite(good)
+    with Checks():
+        assert not deferred_finite(cupy.arange(3))
