@@ -141,7 +141,7 @@ def _field(data: bytes, at: int) -> tuple[bytes, int]:
 
 # -- the dashboard of an optimizer ----------------------------------------------------------------
 
-_LAYOUT_TAG = "custom_scalars__config__"  # TensorBoard's name for it
+LAYOUT_TAG = "custom_scalars__config__"  # TensorBoard's name for it
 _CHARTS = (
     ("loss", (r"(.*/)?loss$",)),
     ("learning rate", (r"(.*/)?learning_rate$",)),
@@ -165,7 +165,7 @@ def layout_bytes() -> bytes:
     dtype = bytes((1 << 3, 7))  # DT_STRING
     tensor = dtype + delimited(2, b"") + delimited(8, layout)
     metadata = metadata_bytes("custom_scalars", TENSOR)
-    return delimited(1, _text(1, _LAYOUT_TAG) + delimited(8, tensor) + delimited(9, metadata))
+    return delimited(1, _text(1, LAYOUT_TAG) + delimited(8, tensor) + delimited(9, metadata))
 
 
 def _text(field_number: int, text: str) -> bytes:

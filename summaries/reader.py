@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from summaries import _proto
 from summaries.histogram import Histogram
+from summaries.metadata import LAYOUT_TAG
 from summaries.scan import CUT_OFF, Damage, Parts, Scan, fields, split_event
 from summaries.wire import varint
 
@@ -190,7 +191,7 @@ class Run:
         return any(each[-1].reason == CUT_OFF for each in self._all_damages().values())
 
     def tags(self) -> dict[str, str]:
-        """The kind of each tag, in the order of their first values."""
+        """The kind of each tag, in the order of their first values; TensorBoard's layout is none."""
         return dict(self._read().kinds)
 
     def scalars(self, tag: str) -> Scalars:
@@ -400,7 +401,7 @@ class _Columns:
             return  # only the kind is kept of what is no scalar
         message = _proto.Summary.Value.FromString(value)
         kind, content = _content(message)
-        if kind:
+        if kind and tag != LAYOUT_TAG:
             self.kinds.setdefault(tag, kind)
         if kind == "scalar":
             column = self.scalars.setdefault(tag, _Column(self.selection.stride))

@@ -6,7 +6,15 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from summaries import EventLog, encode_histogram, encode_image, encode_scalar, encode_text, read
+from summaries import (
+    EventLog,
+    OptimizerSummaries,
+    encode_histogram,
+    encode_image,
+    encode_scalar,
+    encode_text,
+    read,
+)
 from summaries.histogram import measure
 from summaries.records import frame
 
@@ -242,3 +250,10 @@ def test_scalars_of_every_shape_of_message_are_the_same_columns(tmp_path):
     for tag in ("a", "b" * 200, "ü"):
         points = [(r.step, r.value, r.wall_time) for r in records if r.tag == tag]
         assert list(zip(*read(path).scalars(tag), strict=True)) == points
+
+
+def test_the_layout_of_a_dashboard_is_no_quantity(tmp_path):
+    with OptimizerSummaries(tmp_path) as summaries:
+        summaries.step(0, loss=1.0)
+    assert len(list(read(tmp_path))) == 2
+    assert read(tmp_path).tags() == {"loss": "scalar"}
