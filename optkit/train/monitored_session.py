@@ -194,7 +194,7 @@ class MonitoredSession:
         wanted: list[Any] = [fetches]
         places: dict[int, int] = {}
         feeds: dict[Any, Any] = dict(feed_dict or {})
-        fed = {self._fed(key) for key in feeds}
+        fed: set[Any] | None = None
         for i, hook in enumerate(self._hooks):
             request = hook.before_run(context)
             if request is None:
@@ -203,6 +203,8 @@ class MonitoredSession:
                 places[i] = len(wanted)
                 wanted.append(request.fetches)
             for key, value in (request.feed_dict or {}).items():
+                if fed is None:
+                    fed = {self._fed(key) for key in feeds}
                 tensor = self._fed(key)
                 if tensor in fed:
                     raise RuntimeError(
