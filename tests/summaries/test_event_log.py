@@ -7,6 +7,7 @@ import pytest
 from tensorboard.backend import process_graph
 
 from summaries import EventLog, encode_scalar, event_file
+from summaries._proto import tensorboardx_writer
 from summaries.event_log import GraphNode
 
 ONE = encode_scalar("a", 1.0)
@@ -246,6 +247,20 @@ def test_p076_a_resumed_run_hides_what_it_repeats(tmp_path, request, loader):
     else:
         points = [(event.step, event.tensor_proto.float_val[0]) for event in run.Tensors("a")]
     assert points == [(0, 0), (1, 1), (2, 2), (3, 103)]
+
+
+@pytest.mark.parametrize("loader", ["load", "load_as_server"])
+def test_p076_a_run_of_tensorboardx_is_resumed_too(tmp_path, request, loader):
+    """Its files have no session start, of which TensorBoard's server heeds the second only."""
+    other = tensorboardx_writer()(str(tmp_path))
+    for step in range(6):
+        other.add_scalar("a", step, step)
+    other.close()
+    with EventLog(tmp_path, start_step=3) as log:
+        log.add_summary(encode_scalar("a", 103), 3)
+    run = request.getfixturevalue(loader)(tmp_path)
+    events = run.Scalars("a") if loader == "load" else run.Tensors("a")
+    assert [event.step for event in events] == [0, 1, 2, 3]
 
 
 def test_p076_a_session_may_start_later(tmp_path, scalars):

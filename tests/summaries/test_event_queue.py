@@ -242,6 +242,28 @@ def test_a_failing_disk_is_warned_of_once(file):
     assert file.records == [b"a", b"b"]
 
 
+def test_without_a_window_a_failing_disk_is_warned_of_once_too(file):
+    queue = queue_of(file, window=0, on_error="warn")
+    file.fail = [full()] * 5
+    with pytest.warns(RuntimeWarning, match="No space") as caught:
+        repeat(5, queue.append, b"a")
+    assert len(caught) == 1
+    queue.append(b"b")
+    assert file.records == [b"b"]
+    with pytest.warns(RuntimeWarning, match="5 events for run are lost"):
+        queue.close()
+
+
+def test_close_tells_what_is_wrong_also_where_it_was_warned_of(file):
+    queue = queue_of(file, window=20, on_error="warn")
+    file.fail = [full(), full()]
+    queue.append(b"a")
+    with pytest.warns(RuntimeWarning, match="No space"):
+        queue.flush()
+    with pytest.warns(RuntimeWarning, match="No space.*; 1 events for run are lost"):
+        queue.close()
+
+
 @pytest.mark.parametrize("on_error", ["raise", "warn"])
 def test_an_exception_in_the_thread_surfaces(file, on_error):
     queue = queue_of(file, window=20, on_error=on_error)

@@ -176,12 +176,12 @@ WEIGHTS = {"w": np.float32([3, 4, 0, 0]), "b": np.zeros(2), "none": None}
 
 
 def test_the_extra_summaries(tmp_path):
-    """The gradients are clipped from a norm of 10 and 0 to 5 and 0."""
+    """The gradients are clipped from a norm of 20 and 0 to 5 and 0."""
     with OptimizerSummaries(tmp_path, [*OPTIMIZER_SUMMARIES, *EXTRA_SUMMARIES]) as summaries:
         summaries.step(
             0,
             gradients={"w": np.float32([3, 4]), "b": np.zeros(2)},
-            unclipped={"w": np.float32([6, 8]), "b": np.zeros(2), "none": None},
+            unclipped={"w": np.float32([12, 16]), "b": np.zeros(2), "none": None},
             weights=WEIGHTS,
             updates={"w": np.float32([0, 0.5]), "b": np.ones(2), "unknown": np.ones(1)},
         )
@@ -189,11 +189,11 @@ def test_the_extra_summaries(tmp_path):
     histograms = {tag: written.pop(tag).num for tag in [*written] if not np.isscalar(written[tag])}
     assert histograms == {"gradients/w": 2, "gradients/b": 2, "weights/w": 4, "weights/b": 2}
     assert written == {
-        "global_norm/gradient_norm": 10,
+        "global_norm/gradient_norm": 20,
         "global_norm/clipped_gradient_norm": 5,
         "gradient_norm/w": 5,
         "gradient_norm/b": 0,
-        "clip_fraction/w": 0.5,
+        "clip_fraction/w": 0.75,
         "clip_fraction/b": 0,
         "nonfinite/w": 0,
         "nonfinite/b": 0,

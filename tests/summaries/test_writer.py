@@ -446,6 +446,7 @@ def test_p079_hparams_are_in_the_run_itself(tmp_path, raw_events):
         for step in range(3):
             writer.add_scalar("loss", 1.0, step)
     assert [path.name for path in tmp_path.rglob("*")] == [writer.log.path.name]
+    assert tags_of_events(writer, raw_events)[0][1] == ["_hparams_/session_start_info"]
     start, end = hparams_of(writer, raw_events)
     assert dict(start.session_start_info.hparams).keys() == {"lr", "seed", "name"}
     assert start.session_start_info.hparams["seed"].number_value == 4
