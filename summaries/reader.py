@@ -191,7 +191,7 @@ class Run:
         return any(each[-1].reason == CUT_OFF for each in self._all_damages().values())
 
     def tags(self) -> dict[str, str]:
-        """The kind of each tag, in the order of their first values; TensorBoard's layout is none."""
+        """The kind of each tag, in the order of their first values; a layout is no tag."""
         return dict(self._read().kinds)
 
     def scalars(self, tag: str) -> Scalars:

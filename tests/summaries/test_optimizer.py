@@ -281,7 +281,7 @@ def test_the_layout_may_be_dropped(tmp_path):
     for n, layout in enumerate((True, False)):
         with OptimizerSummaries(tmp_path / str(n), layout=layout) as summaries:
             summaries.step(0, loss=1.0)
-    tags = [set(read(tmp_path / n).tags()) for n in "01"]
+    tags = [{record.tag for record in read(tmp_path / n)} for n in "01"]
     assert tags == [{"custom_scalars__config__", "loss"}, {"loss"}]
 
 
