@@ -268,7 +268,8 @@ def report(
     elif broken:
         what, targets = f"the gradient of variable {variable!r} is not finite", [min(broken)[2]]
     else:
-        return Report("all values are finite when the step is repeated", step, None, (), None, ())
+        why = "the norm of the gradients is beyond the range of its dtype"
+        return Report(f"loss and gradients are finite, but {why}", step, None, (), None, ())
     origin = trace.origin(targets)
     lines: list[str] = []
     rows: tuple[int, ...] = ()

@@ -37,6 +37,10 @@ from summaries import encode_scalar
 __all__ = ["Fitting", "Options", "RunLog"]
 
 
+_STILL = 1000
+"""Runs without a step after which that is told."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What `fit` was told about how to train; see there."""
@@ -141,10 +145,10 @@ class Fitting:
     _snapshot: tuple[int, TrainingState] | None = None
     _rollbacks: int = 0
     _in_a_row: int = 0
+    _still: int = 0
 
     def run(self) -> None:
         """Train until something says that it is enough."""
-        options = self.options
         self._fetches = self._list_fetches()
         begin = time.perf_counter()
         with contextlib.ExitStack() as stack:
@@ -162,11 +166,9 @@ class Fitting:
                 self._evaluate()
             if self.prefix is not None and self._saved != self.step:
                 self.save()
-            if regular:
-                for hook in self.hooks:
-                    hook.end(self.session)
-            if options.steps is None or self.step < options.steps or regular:
-                self._show(force=True)
+            for hook in self.hooks:
+                hook.end(self.session)
+            self._show()
 
     def _list_fetches(self) -> tuple[Any, ...]:
         """What each step computes: the train op, the loss and what is shown for nothing."""
@@ -242,7 +244,7 @@ class Fitting:
             if known:
                 self.step += 1
             else:
-                self.step = self._count()
+                self._follow()
             step = self.step
             values = results[first : first + width]
             if not scalars:
@@ -277,6 +279,18 @@ class Fitting:
     def _counts_by_one(self) -> bool:
         """Whether the first step can be counted here; the counter itself is asked now and then."""
         return self.counter is None or self.parts.counts_by_one(self.counter.op)
+
+    def _follow(self) -> None:
+        """Ask the counter; tell if it does not move."""
+        before, self.step = self.step, self._count()
+        self._still = self._still + 1 if self.step == before else 0
+        if self._still == _STILL:
+            logging.warning(
+                "the global step has been %d for %d runs: gradients that are never finite with "
+                "any loss scale, or more runs a step than that?",
+                self.step,
+                _STILL,
+            )
 
     def _count(self) -> int:
         if self.counter is None:
@@ -333,13 +347,12 @@ class Fitting:
         assert self.early is not None
         return self.early.judge(step, value)
 
-    def _show(self, force: bool = False) -> None:
+    def _show(self) -> None:
         values = self.history.final
         short = {"loss": "loss", "learning_rate": "rate", "gradient_norm": "norm"}
         shown = {short[name]: values[name] for name in short if name in values}
         shown |= {name: value for name, value in values.items() if name.startswith("eval/")}
-        if len(self.history) or force:
-            self.progress.show(self.step, shown)
+        self.progress.show(self.step, shown)
 
     # -- what is not finite -----------------------------------------------------------------
 

@@ -17,12 +17,13 @@ _SHOWN = 8
 
 
 class History:
-    """The measurements of a `fit`: one row a step, one column a quantity.
+    """The measurements of a `fit`: one row a step, one column a quantity, 8 bytes each.
 
     Attributes:
         session: the session that trained; its variables hold the result.
         logdir: the run's directory, or None.
-        stopped: why training ended: "steps", "data", "early stopping", "interrupt" or "hook".
+        stopped: why training ended: "steps", "data", "early stopping", "interrupt" or "hook"; ""
+            while it goes on, and after an error.
         seconds: how long it took; data_seconds: how much of it went into getting batches.
         skipped: the steps that were skipped because something was not finite.
     """

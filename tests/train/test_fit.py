@@ -1,5 +1,6 @@
 """`optkit.fit`: a train op and data in, a trained session and its measurements out."""
 
+import contextlib
 import importlib
 import logging
 import math
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import optkit as tf
-from optkit.train import nonfinite
+from optkit.train import fitting, nonfinite
 from optkit.train.batches import batches
 from optkit.train.fit import fit
 from optkit.train.history import History
@@ -219,6 +220,65 @@ def test_random_numbers_and_update_ops_are_as_in_a_loop_by_hand(graph):
         session.run(tf.global_variables_initializer())
         by_hand = [session.run(train_op, {x: batch}) for batch in batches(X, 20, seed=0, epochs=2)]
     assert history["loss"].tolist() == [float(v) for v in by_hand]
+
+
+def test_the_mean_of_a_loss_of_several_values(graph):
+    x = tf.placeholder(tf.float32, [None, 3], name="x")
+    w = tf.get_variable("w", [3], initializer=tf.ones_initializer())
+    train_op = tf.contrib.training.create_train_op(
+        tf.reduce_sum(x * w, 1), tf.train.GradientDescentOptimizer(0.0)
+    )
+    history = fit(train_op, [X], x, steps=1, progress=False)
+    np.testing.assert_allclose(history.final["loss"], X.sum(1).mean(), rtol=1e-5)
+    with pytest.raises(tf.errors.NonFiniteError, match="the loss is not finite"):
+        fit(train_op, [X * np.inf], x, steps=1, progress=False)
+
+
+def test_a_step_that_does_not_move_is_told(model, monkeypatch, caplog):
+    monkeypatch.setattr(fitting, "_STILL", 3)
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+    accumulated = tf.train.GradientAccumulationOptimizer(optimizer, 5)
+    train_op = accumulated.minimize(model.loss, global_step=model.step)
+    history = fit(train_op, (X, Y), model.inputs, steps=2, progress=False)
+    assert history.steps.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]
+    assert "the global step has been 0 for 3 runs" in caplog.text
+
+
+class Shown:
+    """A progress that remembers what it was told."""
+
+    every = 0.0
+
+    def __init__(self):
+        self.steps, self.closed = [], 0
+
+    def show(self, step, values):
+        self.steps.append(step)
+
+    def write(self, text):
+        pass
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("end", ["steps", "error", "interrupt", "nan"])
+def test_the_bar_is_closed_however_it_ends(model, monkeypatch, end):
+    shown = Shown()
+    module = importlib.import_module("optkit.train.fit")
+    monkeypatch.setattr(module, "new_progress", lambda *_: shown)
+    hooks, data = [], [(X, Y)]
+    if end == "interrupt":
+        hooks = [Raising(signal.SIGINT, 2)]
+    elif end == "error":
+        hooks = [tf.train.FeedFnHook(lambda: 1 / 0)]
+    elif end == "nan":
+        data = [(X, Y), (X * np.nan, Y)]
+    expected = {"error": ZeroDivisionError, "nan": tf.errors.NonFiniteError}.get(end)
+    with pytest.raises(expected) if expected else contextlib.nullcontext():
+        model.fit(data, steps=3, hooks=hooks)
+    assert shown.closed == 1
+    assert shown.steps == {"steps": [1, 2, 3, 3], "interrupt": [1, 2, 2], "nan": [1]}.get(end, [])
 
 
 # -- evaluations ----------------------------------------------------------------------------------
