@@ -4,7 +4,7 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,16 @@ _WORTH_IT = 1 << 14
 """Elements from which on the import of Numba pays."""
 
 
-def loops(size: int) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """`count` and `collapse`, compiled; None without Numba, or where NumPy is as fast.
+class Loops(NamedTuple):
+    """The functions of this module, compiled."""
+
+    tally: Callable[..., Any]
+    count: Callable[..., Any]
+    collapse: Callable[..., Any]
+
+
+def loops(size: int) -> Loops | None:
+    """The compiled functions; None without Numba, or where NumPy is as fast.
 
     Numba takes a second to import: a first array that is small does not bring it in.
     """
@@ -31,11 +39,40 @@ def available() -> bool:
 
 
 @functools.cache
-def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _compiled() -> Loops:
     from numba import njit
+    from numba.extending import register_jitable
 
     made = njit(nogil=True, error_model="numpy", cache=True)
-    return made(count), made(collapse)
+    for inner in (count, collapse):  # `tally` calls them
+        register_jitable(inner)
+    return Loops(made(tally), made(count), made(collapse))
+
+
+def tally(
+    x: Any, scale: Any, shift: Any, bits: Any, edges: Any, limits: Any, numbers: Any, special: int
+) -> Any:
+    """`count` and `collapse` in one call, of which a small array feels each.
+
+    Args:
+        x: see `count`.
+        scale: see `count`.
+        shift: see `count`.
+        bits: see `count`.
+        edges: see `collapse`.
+        limits: see `collapse`.
+        numbers: see `collapse`.
+        special: how many buckets of either sign, the last ones, are those of infinity and NaN.
+
+    Returns:
+        How many values those hold, how many buckets `collapse` found, and what `count` gives.
+    """
+    counts = np.zeros(edges.size - 1, np.int64)
+    low, high, total, squares = count(x, scale, counts, shift, bits)
+    half = counts.size // 2
+    nonfinite = counts[half - special : half].sum() + counts[2 * half - special :].sum()
+    used = collapse(counts, edges, limits, numbers)
+    return nonfinite, used, low, high, total, squares
 
 
 def count(x: Any, scale: Any, counts: Any, shift: Any, bits: Any) -> Any:

@@ -82,6 +82,7 @@ class BitLayout:
 
 _FLOAT32 = BitLayout(np.dtype(np.float32), np.dtype(np.uint32), 23 - MANTISSA_BITS)
 _FLOAT64 = BitLayout(np.dtype(np.float64), np.dtype(np.uint64), 52 - MANTISSA_BITS)
+_BY_DTYPE = {_FLOAT32.dtype: _FLOAT32, _FLOAT64.dtype: _FLOAT64}
 _BY_BUCKETS = {_FLOAT32.buckets: _FLOAT32, _FLOAT64.buckets: _FLOAT64}
 
 
@@ -152,6 +153,10 @@ def measure(values: Any, buckets: str | int = "fast", scale: Any = None) -> Hist
         ValueError: `buckets` is none of these.
     """
     most = _most(buckets)
+    if most is not None and isinstance(values, np.ndarray):
+        found = _by_tally(values, scale, most)
+        if found is not None:
+            return found
     with np.errstate(over="ignore", invalid="ignore"):
         if most is None:
             return _on_tensorflow_grid(_on_host(values, scale))
@@ -264,7 +269,7 @@ def _count(values: NDArray[Any], scale: Any) -> Counted:
     counts = np.zeros(layout.buckets, np.int64)
     compiled = _loops.loops(values.size)
     if compiled is not None:
-        counted = _by_loop(compiled[0], values, scale, layout, counts)
+        counted = _by_loop(compiled.count, values, scale, layout, counts)
         if not counted.nonfinite:
             return counted
         counts[...] = 0  # the sums hold NaN or infinity: the tiles keep these apart
@@ -279,6 +284,33 @@ def _count(values: NDArray[Any], scale: Any) -> Counted:
         nonfinite += int(special)
         moments.add(tile[np.isfinite(tile)] if special else tile)
     return Counted(counts, nonfinite, moments.min, moments.max, moments.sum, moments.squares)
+
+
+def _by_tally(values: NDArray[Any], scale: Any, most: int) -> Histogram | None:
+    """The histogram by one compiled call.
+
+    None where the array is not of the float type it is counted in, or not contiguous; where a value
+    is not finite, so that the sums are none; and where buckets are to be merged.
+    """
+    compiled = _loops.loops(values.size)
+    layout = _BY_DTYPE.get(values.dtype)
+    if compiled is None or layout is None or not values.flags.forc:
+        return None
+    limits, numbers = np.empty((2, most))
+    nonfinite, used, low, high, total, squares = compiled.tally(
+        values.ravel(order="K"),
+        layout.dtype.type(1 if scale is None else scale),
+        layout.bits.type(layout.shift),
+        np.empty(_loops.LANES, layout.bits),
+        _edges(layout),
+        limits,
+        numbers,
+        1 << MANTISSA_BITS,
+    )
+    if nonfinite or used > most:
+        return None
+    found = limits[:used], numbers[:used]
+    return Histogram(*found, low, high, values.size, total, squares)
 
 
 def _by_loop(
@@ -351,7 +383,7 @@ def _buckets(counts: _Counts, edges: _Floats, most: int) -> tuple[_Floats, _Floa
                 return limits, numbers
         else:
             limits, numbers = np.empty((2, most))
-            used = compiled[1](counts, edges, limits, numbers)
+            used = compiled.collapse(counts, edges, limits, numbers)
             if used <= most:
                 return limits[:used], numbers[:used]
         counts = counts.reshape(-1, 2).sum(axis=1)

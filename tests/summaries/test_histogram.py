@@ -217,41 +217,56 @@ def test_the_layout_names_buckets_by_the_top_bits(dtype):
 # -- compiled loops -------------------------------------------------------------------------------
 
 
-def by_loops(values, most, scale=None):
-    """As `measure`, by the loops, which are plain functions before Numba compiles them."""
-    layout = bit_layout(values.dtype)
-    counts = np.zeros(layout.buckets, np.int64)
-    counted = histogram._by_loop(_loops.count, values, scale, layout, counts)
-    limits, numbers = np.empty((2, most))
-    used = _loops.collapse(counted.counts, histogram._edges(layout), limits, numbers)
-    return counted, used, limits[:used], numbers[:used]
+@pytest.fixture
+def plain_loops(monkeypatch):
+    """Count by the loops as Python functions, which they are before Numba compiles them."""
+
+    def use(wanted):
+        loops = _loops.Loops(_loops.tally, _loops.count, _loops.collapse)
+        monkeypatch.setattr(_loops, "loops", lambda size: loops if wanted else None)
+
+    return use
 
 
-@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 500])
+@pytest.mark.parametrize("scale", [None, np.float32(0.7)])
+@pytest.mark.parametrize("size", [1, 127, 128, 129, 500])
 @pytest.mark.parametrize("dtype", [*FLOATS, "int8", "int64"])
-def test_the_loops_count_as_the_tiles_do(dtype, size, monkeypatch):
-    monkeypatch.setattr(_loops, "available", lambda: False)
-    rng = np.random.default_rng(size)
-    values = (rng.normal(size=size) * 50).astype(dtype)
-    tiles = measure(values)
-    with np.errstate(over="ignore"):
-        counted, used, limits, numbers = by_loops(values, MAX_BUCKETS)
-    assert used == tiles.limits.size
-    np.testing.assert_array_equal(limits, tiles.limits)
-    np.testing.assert_array_equal(numbers, tiles.counts)
-    assert (counted.min, counted.max) == (tiles.min, tiles.max)
-    assert counted.sum == pytest.approx(tiles.sum, rel=1e-13, abs=1e-10)
-    assert counted.sum_squares == pytest.approx(tiles.sum_squares, rel=1e-13)
+def test_the_loops_count_as_the_tiles_do(dtype, size, scale, plain_loops):
+    if scale is not None and dtype.startswith("int"):
+        scale = 2
+    values = (np.random.default_rng(size).normal(size=size) * 50).astype(dtype)
+    plain_loops(False)
+    tiles = measure(values, scale=scale)
+    plain_loops(True)
+    with np.errstate(over="ignore"):  # bits, seen as floats
+        loops = measure(values, scale=scale)
+    np.testing.assert_array_equal(loops.limits, tiles.limits)
+    np.testing.assert_array_equal(loops.counts, tiles.counts)
+    assert (loops.min, loops.max, loops.num) == (tiles.min, tiles.max, size)
+    assert loops.sum == pytest.approx(tiles.sum, rel=1e-13, abs=1e-10)
+    assert loops.sum_squares == pytest.approx(tiles.sum_squares, rel=1e-13)
+
+
+@pytest.mark.parametrize("buckets", ["fast", 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_the_loops_leave_is_done_by_tiles(dtype, buckets, plain_loops):
+    """Values that are not finite, buckets to merge, strides, nothing at all."""
+    plain_loops(True)
+    values = np.arange(-20, 20, dtype=dtype) ** 3
+    odd = values.copy()
+    odd[5:8] = [np.nan, np.inf, -np.inf]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for array in (values, odd, values[::3], values[:0], values.reshape(4, 10).T):
+            assert_sound(measure(array, buckets), array)
+        assert measure(odd, buckets).counts.size <= (3 if buckets == 3 else 100)
 
 
 def test_the_loops_tell_how_many_buckets_do_not_fit():
     values = np.array([-3.0, 1, 2, 4, 8], np.float32)
-    _, used, _, _ = by_loops(values, MAX_BUCKETS)
-    assert used == 9  # each value, and an empty run between
-    limits, numbers = np.full((2, 4), 7.0)
     counts = np.bincount(values.view(np.uint32) >> 20, minlength=4096)
     edges = histogram._edges(bit_layout(np.float32))
-    assert _loops.collapse(counts, edges, limits, numbers) == used
+    limits, numbers = np.full((2, 4), 7.0)
+    assert _loops.collapse(counts, edges, limits, numbers) == 9  # five, and the empty runs between
     np.testing.assert_array_equal(numbers, [1, 0, 1, 7])  # written as far as there is room
 
 
