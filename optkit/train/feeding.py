@@ -245,7 +245,7 @@ class Source:
                 "batches are read and left out; optkit.batches, or data with state_dict and "
                 "load_state_dict, go there at once",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,  # who called fit
             )
         try:
             for _ in range(count):
