@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from summaries import _proto
+from summaries._warn import warn_once
 from summaries.histogram import Histogram
 from summaries.metadata import LAYOUT_TAG
 from summaries.scan import CUT_OFF, Damage, Parts, Scan, fields, split_event
@@ -137,9 +138,9 @@ _NUMBERS = {
 class Run:
     """The summary values in the event files of one run; each iteration reads the files anew.
 
-    What is sound in a file is returned, also behind a record that is not; `damage` tells of those,
-    `truncated` of an end that is not whole, as it may be while a writer is at work. Columns are
-    kept and read again when a file has changed.
+    What is sound in a file is returned, also behind a record that is not: a warning and `damage`
+    tell of those, `truncated` of an end that is not whole, as a writer at work may leave it.
+    Columns are kept and read again when a file has changed.
 
     Args:
         source: the run's directory, or some of its files.
@@ -179,11 +180,7 @@ class Run:
     @property
     def damage(self) -> dict[Path, str]:
         """For each file with records that are not sound: what is wrong, and where, of the first."""
-        texts = {}
-        for path, damages in self._all_damages().items():
-            more = f", and {len(damages) - 1} more" if len(damages) > 1 else ""
-            texts[path] = f"{damages[0]}{more}"
-        return texts
+        return {path: _told(damages) for path, damages in self._all_damages().items()}
 
     @property
     def truncated(self) -> bool:
@@ -249,6 +246,10 @@ class Run:
         scans = [Scan(path) for path in self.paths]
         yield from scans
         self._damages = {scan.path: scan.damages for scan in scans if scan.damages}
+        for path, damages in self._damages.items():
+            if damages[0].reason != CUT_OFF:  # that alone is what a writer at work leaves
+                message = f"{path} is damaged: {_told(damages)}; what is sound is read"
+                warn_once("damage", message, message=message)
 
     def _messages(self) -> Iterator[Any]:
         for scan in self._scanned():
@@ -272,6 +273,11 @@ class Run:
                         scan.reject(data)
             self._columns, self._state = columns, state
         return self._columns
+
+
+def _told(damages: list[Damage]) -> str:
+    more = f", and {len(damages) - 1} more" if len(damages) > 1 else ""
+    return f"{damages[0]}{more}"
 
 
 class _Column:
