@@ -1,8 +1,9 @@
 """From an expression graph to CUDA text: one kernel that updates many variables in one launch.
 
-The text holds a `rule` for one element, and two kernels around it. `update` works on whole
-variables, a block for each chunk of each; `update_rows` on the rows of one variable that a sparse
-gradient names. Hyper-parameters are read from device memory, so the host never waits for them.
+The text holds a `rule` for one element, and three kernels around it. `update` works on whole
+variables, a block for each chunk of each; `update_one` on a single one; `update_rows` on the rows
+of one that a sparse gradient names. Hyper-parameters are read from device memory, so the host never
+waits for them.
 """
 
 from __future__ import annotations
@@ -81,6 +82,14 @@ extern "C" __global__ void update(const unsigned long long* state,
   for (int i = done + threadIdx.x; i < count; i += blockDim.x) rule({elements}{shared});
 }}
 
+// All of one variable.
+extern "C" __global__ void update_one(long long count, const T* g{columns_given}{parameters}) {{
+{numbers}
+  const long long step = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
+    rule({elements}{shared});
+}}
+
 // Row rows[r] of each column gets row r of the gradient; no row is named twice.
 extern "C" __global__ void update_rows(const unsigned long long* columns,
                                        const unsigned long long* gradients, const long long* rows,
@@ -113,6 +122,7 @@ def update_source(program: Program, dtype: np.dtype[Any]) -> str:
     elements = ", ".join(f"{name}[i]" for name in ("g", *targets))
     parts = {
         "columns": len(targets),
+        "columns_given": "".join(f", T* {name}" for name in targets),
         "parameters": "".join(f", const N* at_{name}" for name in program.scalars),
         "pointers": _pointers(targets, "gradients[block.x]"),
         "pointers_of_rows": _pointers(targets, "gradients[0]"),

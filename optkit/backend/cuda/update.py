@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class DeviceUpdate:
             raise UntraceableError(f"variables of dtype {dtype}") from None
         self._update = function(text, "update")
         self._rows = function(text, "update_rows")
+        self._one = function(text, "update_one")
         self.number = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
     def bind(self, columns: Sequence[Sequence[Any]]) -> BoundUpdate:
@@ -61,6 +63,58 @@ class DeviceUpdate:
         self._update.compile()
         self._rows.compile()
         return BoundUpdate(self._update, self._rows, self.number, columns)
+
+
+    def apply(self, column: Sequence[Any], gradient: Any, hyper: Sequence[Any]) -> None:
+        """Update one variable and its slots now.
+
+        Args:
+            column: device arrays of one shape, in C's order.
+            gradient: of their shape and dtype, in C's order.
+            hyper: as for `BoundUpdate.start`.
+        """
+        arguments = (np.int64(gradient.size), gradient, *column, *hyper)
+        over_elements(self._one, gradient.size, arguments)
+
+
+def fused_values(
+    equation: Callable[..., Any],
+    hyper: Mapping[str, Any],
+    arrays: Sequence[Any],
+    gradient: Any,
+) -> tuple[Any, ...] | None:
+    """New values of a variable and its slots, beside the old ones, by one launch.
+
+    Args:
+        equation: the rule.
+        hyper: its hyper-parameters, device arrays of one number; float32 for half precision, else
+            of the variable's dtype.
+        arrays: the variable and its slots, device arrays.
+        gradient: device array.
+
+    Returns:
+        None where there can be no kernel: then the equation is to be called.
+    """
+    dtype = gradient.dtype
+    if any(array.dtype != dtype or array.shape != gradient.shape for array in arrays):
+        return None
+    update = _update_of(equation, len(arrays) - 1, tuple(hyper), dtype)
+    if update is None:
+        return None
+    news = tuple(array.copy("C") for array in arrays)
+    g = gradient if gradient.flags.c_contiguous else gradient.copy("C")
+    update.apply(news, g, list(hyper.values()))
+    return news
+
+
+@functools.lru_cache(maxsize=128)
+def _update_of(
+    equation: Callable[..., Any], slots: int, hyper: tuple[str, ...], dtype: np.dtype[Any]
+) -> DeviceUpdate | None:
+    try:
+        return DeviceUpdate(equation, slots, hyper, dtype)
+    except UntraceableError:
+        return None
 
 
 class BoundUpdate:
