@@ -36,7 +36,8 @@ def event(wall_time: float, step: int, summary: bytes) -> bytes:
     return b"".join(
         (
             _EVENT.pack(_WALL_TIME, wall_time),
-            _STEP + varint(step) if step else b"",
+            _STEP,
+            varint(step),
             _SUMMARY,
             varint(len(summary)),
             summary,

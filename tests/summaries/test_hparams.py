@@ -16,7 +16,7 @@ from tensorboard.plugins.hparams import (
     list_session_groups,
 )
 
-from summaries import SummaryWriter, write_experiment
+from summaries import SummaryWriter, _proto, write_experiment
 from summaries.hparams import check_hparam
 
 
@@ -163,3 +163,25 @@ def test_domains_are_checked(tmp_path, domain, error, named):
 def test_metrics_are_checked(tmp_path, metric):
     with pytest.raises(TypeError, match="a tag or a pair of tag and group"):
         write_experiment(tmp_path / "new", {}, [metric])
+
+
+def test_the_kinds_of_an_experiment(tmp_path, raw_events):
+    write_experiment(
+        tmp_path,
+        {"a": bool, "b": [np.bool(True)], "c": float, "d": (0, 2), "e": [1, 2.5], "f": str},
+        ["loss"],
+    )
+    (path,) = tmp_path.iterdir()
+    (value,) = raw_events(path)[2].summary.value
+    assert value.tag == "_hparams_/experiment"
+    data = _proto.HParamsPluginData.FromString(value.metadata.plugin_data.content)
+    infos = {info.name: info for info in data.experiment.hparam_infos}
+    string, boolean, number = 1, 2, 3
+    assert [info.type for info in infos.values()] == [
+        *(boolean, boolean, number, number, number, string)
+    ]
+    assert (infos["d"].domain_interval.min_value, infos["d"].domain_interval.max_value) == (0, 2)
+    assert [each.number_value for each in infos["e"].domain_discrete.values] == [1, 2.5]
+    assert [info.WhichOneof("domain") is None for info in infos.values()] == [
+        *(True, False, True, False, False, True)
+    ]

@@ -285,7 +285,7 @@ def test_every_public_method_of_tensorboardx_is_there():
     assert theirs - set(dir(SummaryWriter)) == set()
 
 
-def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load):
+def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load, raw_events):
     pytest.importorskip("PIL")
     plots = pytest.importorskip("matplotlib.figure")
     figure = plots.Figure(figsize=(1, 1))
@@ -302,6 +302,8 @@ def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load):
         OptimizerSummaries(writer).step(7, loss=1.0)
         assert writer.file_writer.get_logdir() == writer.get_logdir() == writer.log_dir
     assert [path.name for path in tmp_path.iterdir()] == [writer.log.path.name]
+    layouts = [tags for _, tags in tags_of_events(writer, raw_events) if "config" in tags[0]]
+    assert layouts == [["custom_scalars__config__"]], "theirs, and not that of the optimizer"
     run = load(tmp_path)
     assert {tag: run.Images(tag)[0].step for tag in run.Tags()["images"]} == {
         "figure": 1,
@@ -418,12 +420,15 @@ def test_a_name_and_a_description_come_with_the_first_value(tmp_path, raw_events
 def test_notes_of_a_summary_are_written_once(tmp_path, raw_events):
     notes = Notes({"a": metadata_bytes("scalars", 1, "A")}, layout=True)
     with SummaryWriter(tmp_path) as writer:
-        for step in range(2):
-            writer.add_summary(SummaryBytes(encode_scalar("a", step), notes), step)
-    assert tags_of_events(writer, raw_events) == [
-        (0, ["custom_scalars__config__", "a"]),
-        (1, ["a"]),
-    ]
+        for _ in range(2):
+            writer.reopen()
+            for step in range(2):
+                writer.add_summary(SummaryBytes(encode_scalar("a", step), notes), step)
+            writer.close()
+            assert tags_of_events(writer, raw_events) == [
+                (0, ["custom_scalars__config__", "a"]),
+                (1, ["a"]),
+            ]
 
 
 # -- hyper-parameters -----------------------------------------------------------------------------
