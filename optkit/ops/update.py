@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from optkit.backend.cuda.update import fused_values
 from optkit.dtypes import DType, float32
 from optkit.errors import InvalidArgumentError
 from optkit.graph import IndexedSlices, Kind, Operation, Tensor
@@ -89,8 +90,10 @@ def changed_rows(
         full[indices] = gradient
         gradient, indices = full, None
     chosen = currents if indices is None else [current[indices] for current in currents]
+    result = None if xp is np else fused_values(equation, scalars, chosen, gradient)
     w, *slots = [array.astype(wide, copy=False) for array in chosen]
-    result = equation(xp, w, gradient.astype(wide, copy=False), *slots, **scalars)
+    if result is None:
+        result = equation(xp, w, gradient.astype(wide, copy=False), *slots, **scalars)
     news = [xp.asarray(new) for new in (result if isinstance(result, tuple | list) else (result,))]
     if [new.shape for new in news] != [current.shape for current in chosen]:
         raise InvalidArgumentError(
