@@ -1,5 +1,6 @@
 """Warnings at the caller's line; once where a step loop would repeat them at every step."""
 
+import os
 import sys
 import threading
 import warnings
@@ -10,6 +11,16 @@ _LIBRARY = ("summaries", "optkit", "contextlib")
 _given: set[tuple[str, ...]] = set()
 # Reentrant: a user's `warnings.showwarning` may itself log a summary.
 _lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    """A thread that is not in the child may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def warn(message: str) -> None:

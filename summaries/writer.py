@@ -45,6 +45,10 @@ class SummaryWriter:
     may be used from any thread, and as a context manager. All goes into one event file; how and
     when, and what happens when the disk fails, see `EventLog`.
 
+    It has every public method of tensorboardX's SummaryWriter. Those that are not written here
+    (figures, audio, video, meshes, precision-recall curves, embeddings, graphs of PyTorch and so
+    on) are tensorboardX's own and need the packages that it needs: Pillow, matplotlib, PyTorch.
+
     Args:
         logdir: the directory of the run; None is `runs/<month><day>_<time>_<host><comment>`.
         comment: ends the name of that directory; characters that are not safe in names become `-`.
