@@ -28,6 +28,7 @@ MAX_BUCKETS = 1600
 MANTISSA_BITS = 3
 _TILE = 1 << 16
 _ROW = 1 << 13  # BLAS takes a product of rows of this length on one thread: waking more costs more
+_ONES = np.ones(_ROW)
 _DBL_MAX = float(np.finfo(np.float64).max)
 
 
@@ -195,12 +196,23 @@ def sum_squares(values: NDArray[Any]) -> float:
 
 
 def _squares(wide: _Floats) -> float:
-    rest = wide.size % _ROW
-    if rest == wide.size:
-        return float(np.dot(wide, wide))
-    rows = wide[: wide.size - rest].reshape(-1, _ROW)
-    tail = wide[wide.size - rest :]
-    return float(np.add.reduce(np.vecdot(rows, rows)) + np.dot(tail, tail))
+    return _products(wide, wide)
+
+
+def _total(wide: _Floats) -> float:
+    # A product with ones is twice as fast as a sum.
+    return _products(wide, _ONES)
+
+
+def _products(x: _Floats, y: _Floats) -> float:
+    """Σ x·y, where y is as long as x or a row that is taken again and again."""
+    rest = x.size % _ROW
+    whole = x.size - rest
+    tail = float(np.dot(x[whole:], y[whole:] if y is x else y[:rest]))
+    if not whole:
+        return tail
+    rows = x[:whole].reshape(-1, _ROW)
+    return float(np.add.reduce(np.vecdot(rows, rows if y is x else y))) + tail
 
 
 # -- counting -------------------------------------------------------------------------------------
@@ -259,7 +271,7 @@ class _Moments:
             # The functions behind the methods: for a small array they are half the time.
             self.min = min(self.min, float(np.minimum.reduce(tile)))
             self.max = max(self.max, float(np.maximum.reduce(tile)))
-            self.sum += float(np.add.reduce(wide))
+            self.sum += _total(wide)
             self.squares += _squares(wide)
 
 
