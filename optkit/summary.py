@@ -300,6 +300,11 @@ class FileWriter:
         """The directory of the event file."""
         return str(Path(self._log.logdir))
 
+    @property
+    def lost(self) -> bool:
+        """Whether the event file has been deleted, with its directory perhaps."""
+        return self._log.path is not None and not self._log.path.exists()
+
     def add_summary(self, summary: Any, global_step: Any = None) -> None:
         """Write a fetched summary (bytes, or a Summary message) as one event.
 
@@ -370,11 +375,17 @@ class FileWriterCache:
 
     @staticmethod
     def get(logdir: Any) -> FileWriter:
-        """The writer of a directory, made at the first call."""
+        """The writer of a directory, made at the first call, and anew after it was deleted."""
         key = str(Path(logdir).expanduser())
-        if key not in FileWriterCache._writers:
-            FileWriterCache._writers[key] = FileWriter(logdir)
-        return FileWriterCache._writers[key]
+        writer = FileWriterCache._writers.get(key)
+        if writer is not None and writer.lost:
+            with contextlib.suppress(OSError):
+                writer.close()
+            writer = None
+        if writer is None:
+            writer = FileWriterCache._writers[key] = FileWriter(logdir)
+        writer.reopen()
+        return writer
 
     @staticmethod
     def flush() -> None:

@@ -68,8 +68,10 @@ def checkpoint_exists(checkpoint_prefix: Any) -> bool:
     return as_path(checkpoint_prefix).is_file()
 
 
-def remove_checkpoint(checkpoint_prefix: Any, *_: Any, **__: Any) -> None:
-    """Delete a checkpoint, if it is there; TF's further arguments are accepted."""
+def remove_checkpoint(
+    checkpoint_prefix: Any, checkpoint_format_version: Any = 2, meta_graph_suffix: str = "meta"
+) -> None:
+    """Delete a checkpoint, if it is there; the further arguments are accepted as in TF."""
     as_path(checkpoint_prefix).unlink(missing_ok=True)
 
 
@@ -78,12 +80,14 @@ def update_checkpoint_state(
     model_checkpoint_path: Any,
     all_model_checkpoint_paths: Sequence[Any] | None = None,
     latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Any = None,
+    last_preserved_timestamp: Any = None,
     *,
     best: Mapping[str, float] | None = None,
 ) -> None:
     """Record which checkpoint of a directory is the latest, and which are kept.
 
-    `best` maps prefixes to metrics, best first.
+    `best` maps prefixes to metrics, best first. Times are accepted as in TF: files have their own.
     """
     folder = Path(os.fspath(save_dir)).expanduser()
     latest = _relative(model_checkpoint_path, folder)

@@ -150,7 +150,7 @@ class StopAtStepHook(SessionRunHook):
         step = _step(session, self._global_step)
         if self._num_steps is not None:
             self._last_step = step + self._num_steps
-        elif self._last_step is not None and 0 < step and self._last_step <= step:
+        elif self._last_step is not None and step > 0 and self._last_step <= step:
             coord.request_stop()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

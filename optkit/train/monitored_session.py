@@ -6,6 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from optkit.graph import Graph, get_default_graph, is_symbolic
 from optkit.runtime import RunMetadata, RunOptions, Session
 from optkit.train.checkpoint_hook import CheckpointSaverHook
 from optkit.train.coordinator import Coordinator
+from optkit.train.files import remove_leftovers
 from optkit.train.logdir_lock import LogdirLock
 from optkit.train.nonfinite_hook import NonFiniteHook
 from optkit.train.scaffold import (
@@ -363,6 +365,8 @@ class _Guard:
         try:
             for directory in directories:
                 self._locks.append(LogdirLock(directory))
+                # Nobody else writes there now.
+                remove_leftovers(Path(directory).expanduser())
             if directories:
                 self._termination = Termination()
         except BaseException:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from optkit import logging
 from optkit.global_step import global_step as step_in
 from optkit.graph import GraphKeys, Operation, Tensor, get_default_graph
 from optkit.runtime import Session, SessionState
@@ -127,6 +128,12 @@ class Saver:
     def set_last_checkpoints(self, last_checkpoints: Iterable[Any]) -> None:
         """Say which checkpoints there are, oldest first."""
         self._last = [os.fspath(path) for path in last_checkpoints]
+
+    def set_last_checkpoints_with_time(
+        self, last_checkpoints_with_time: Iterable[tuple[Any, float]]
+    ) -> None:
+        """Say which checkpoints there are, oldest first; their times are those of their files."""
+        self.set_last_checkpoints(path for path, _ in last_checkpoints_with_time)
 
     def recover_last_checkpoints(self, checkpoint_paths: Iterable[Any]) -> None:
         """Go on after a restart: of these checkpoints, know those that exist."""
@@ -259,6 +266,8 @@ class Saver:
             rates = {names[name]: rate for name, rate in rates.items() if name in names}
             found = found._replace(missing=[name for name in found.missing if name not in rates])
         found.require(path)
+        if found.extra:
+            logging.info("%s: nothing takes %s", path, ", ".join(sorted(found.extra)))
         arrays, _ = read_arrays(path, found.restored)
         arrays |= rates
         if self._reshape:

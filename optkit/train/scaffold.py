@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from optkit import logging, summary
@@ -12,7 +11,6 @@ from optkit.graph import GraphKeys, get_default_graph
 from optkit.ops.control import group
 from optkit.runtime import Session
 from optkit.train.checkpoints import as_path, get_checkpoint_state
-from optkit.train.files import remove_leftovers
 from optkit.train.saver import Saver
 from optkit.train.training_state import read_extra
 from optkit.variables import (
@@ -194,7 +192,8 @@ def restore_latest(
 ) -> tuple[str, Mapping[str, Any]] | None:
     """Restore a directory's newest checkpoint that is whole.
 
-    A damaged one is passed over, with an error in the log.
+    A damaged one is passed over, with an error in the log. Whoever trains there meanwhile may
+    delete old ones; then it is looked at anew.
 
     Returns:
         Its prefix, and what was saved beside the variables; None where there is no checkpoint yet.
@@ -231,6 +230,8 @@ def restore_latest(
                 }
             )
         return prefix, ({} if saved is None else saved.extra)
+    if get_checkpoint_state(checkpoint_dir) != state:
+        return restore_latest(saver, session, checkpoint_dir)
     raise ValueError(
         f"checkpoint_dir: none of the checkpoints on record in {checkpoint_dir} can be read: "
         + "; ".join(complaints)
@@ -315,10 +316,7 @@ class ChiefSessionCreator(SessionCreator):
             return {} if saved is None else saved.extra
         if self._checkpoint_dir is None:
             return None
-        folder = Path(self._checkpoint_dir).expanduser()
-        if folder.is_dir():
-            remove_leftovers(folder)
-        found = restore_latest(saver, session, folder)
+        found = restore_latest(saver, session, self._checkpoint_dir)
         if found is None:
             return None
         logging.info("going on from %s", found[0])

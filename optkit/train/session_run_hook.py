@@ -20,7 +20,7 @@ class SessionRunArgs(NamedTuple):
         options: a `RunOptions`.
     """
 
-    fetches: Any = None
+    fetches: Any
     feed_dict: Mapping[Any, Any] | None = None
     options: Any = None
 

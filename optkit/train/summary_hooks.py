@@ -115,7 +115,7 @@ class SummarySaverHook(SessionRunHook):
         if self._writer is not None:
             self._writer.flush()
 
-    def end(self, session: Session) -> None:
+    def end(self, session: Session | None = None) -> None:
         """Have all of it in the file."""
         self.flush()
 

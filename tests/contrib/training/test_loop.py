@@ -1,5 +1,7 @@
 """contrib.training.train: the loop around a train op."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -146,3 +148,28 @@ def test_hooks_of_the_chief_are_the_chiefs(tmp_path):
     )
     assert (everyones.begun, chiefs.begun) == (1, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_was_deleted_is_made_anew(tmp_path):
+    """As where a notebook's cell deletes the last run and trains again."""
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        with tf.Graph().as_default():
+            tf.contrib.training.train(
+                model(), tmp_path / "run", hooks=[tf.train.StopAtStepHook(last_step=3)]
+            )
+        assert points(tmp_path / "run", "loss") == [(1, 6.5)]
+
+
+def test_a_session_that_only_looks_leaves_what_is_being_written(tmp_path):
+    with tf.Graph().as_default():
+        tf.contrib.training.train(model(), tmp_path, hooks=[tf.train.StopAtStepHook(last_step=3)])
+    half = tmp_path / ".model.ckpt-4.safetensors.0123abcd.tmp"
+    half.write_bytes(b"half")
+    step = tf.train.get_or_create_global_step()
+    tf.get_variable("w", [2])
+    with tf.train.SingularMonitoredSession(checkpoint_dir=tmp_path) as session:
+        assert session.run(step) == 3
+    assert half.exists()
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path):
+        assert not half.exists()
