@@ -21,8 +21,10 @@ MODULES = {
     "contrib.layers": optkit.contrib.layers,
     "contrib.training": optkit.contrib.training,
 }
-# What changes more than the graph, or only opens a scope.
+# What changes more than the graph, only opens a scope, or waits for something to happen.
 NOT_CALLED = {
+    "checkpoints_iterator",
+    "wait_for_new_checkpoint",
     "InteractiveSession",
     "enable_eager_execution",
     "reset_default_graph",
