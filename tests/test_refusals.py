@@ -19,6 +19,7 @@ MODULES = {
     "train": optkit.train,
     "summary": optkit.summary,
     "contrib.layers": optkit.contrib.layers,
+    "contrib.opt": optkit.contrib.opt,
     "contrib.training": optkit.contrib.training,
 }
 # What changes more than the graph, only opens a scope, or waits for something to happen.
