@@ -56,7 +56,7 @@ def browser():
 
 
 @pytest.fixture
-def page(board, browser):
+def page(browser, board):
     """A page, and after the test a look at what went wrong in it."""
     page = browser.new_page(viewport={"width": 1360, "height": 1180})
     page.set_default_timeout(60_000)
