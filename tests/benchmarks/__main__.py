@@ -9,7 +9,7 @@ import argparse
 import gc
 from pathlib import Path
 
-from tests.benchmarks import bench_convolution, steps, summaries, updates
+from tests.benchmarks import bench_convolution, fitting, steps, summaries, updates
 from tests.benchmarks.harness import measure, save, table
 
 PARTS = {
@@ -17,6 +17,7 @@ PARTS = {
     "rows": updates.row_cases,
     "steps": steps.cases,
     "summaries": summaries.cases,
+    "fit": fitting.cases,
     "convolutions": bench_convolution.cases,
 }
 

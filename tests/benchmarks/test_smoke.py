@@ -10,7 +10,7 @@ from tests.benchmarks.__main__ import PARTS
 from tests.benchmarks.harness import Case, measure, save, table
 
 
-@pytest.mark.parametrize("part", ["updates", "rows", "steps", "summaries"])
+@pytest.mark.parametrize("part", ["updates", "rows", "steps", "summaries", "fit"])
 @pytest.mark.slow
 def test_every_case_runs(part, tmp_path):
     results = []
