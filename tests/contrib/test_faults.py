@@ -224,7 +224,8 @@ def test_p065_a_bad_gradient_is_counted_and_warned_of_once(graph, bad):
 def test_p096_no_tag_is_the_beginning_of_another(graph):
     model = quadratic()
     optimize_loss(
-        model.loss, model.step, 0.1, "SGD", summaries=ALL,
+        model.loss, model.step, 0.1, "SGD",
+        summaries=[*ALL, *tf.contrib.layers.EXTRA_SUMMARIES],
         clip_gradients=tf.contrib.layers.adaptive_clipping_fn(report_summary=True),
     )  # fmt: skip
     found = tags()
