@@ -129,5 +129,5 @@ def test_extras_are_the_ones_there_are():
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = [name for row in table("| extra |") for name in re.findall(r"`(\w+)`", row[0])]
+    named = [name for row in table("| extra |") for name in re.findall(r"`([\w-]+)`", row[0])]
     assert sorted(named) == sorted(project["optional-dependencies"])
