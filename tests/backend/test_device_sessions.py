@@ -118,6 +118,41 @@ def test_p105_one_launch_updates_a_thousand_variables():
 
 
 @pytest.mark.cusim
+def test_an_update_whose_result_is_seen_is_one_launch_too():
+    """An average over the new values, in the same run."""
+    w = tf.Variable(np.ones(3, "f4"))
+    train_op = tf.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(w * w))
+    average = tf.train.ExponentialMovingAverage(0.5)
+    with tf.control_dependencies([train_op]):
+        both = average.apply([w])
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    session.run(both)
+    with logged() as log:
+        session.run(both)
+    assert log.count("update_one") == 1
+    with tf.Session(backend="numpy") as host:
+        host.run(tf.global_variables_initializer())
+        for _ in range(2):
+            host.run(both)
+        np.testing.assert_array_equal(
+            host.value(average.average(w)), session.value(average.average(w))
+        )
+
+
+@pytest.mark.cusim
+def test_eager_updates_are_one_launch_each():
+    with tf.eager():
+        w = tf.Variable(np.ones(3, "f4"))
+        optimizer = tf.train.AdamOptimizer(0.1)
+        for _ in range(2):
+            with logged() as log:
+                optimizer.apply_gradients([(tf.constant([1.0, 2.0, 3.0]), w)])
+        assert log.count("update_one") == 1
+        assert (w.numpy() < 1).all()
+
+
+@pytest.mark.cusim
 def test_updates_wait_for_nothing():
     """With lazy streams nothing runs until somebody waits: training queues step after step."""
     net = Net()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +64,6 @@ class DeviceUpdate:
         self._rows.compile()
         return BoundUpdate(self._update, self._rows, self.number, columns)
 
-
     def apply(self, column: Sequence[Any], gradient: Any, hyper: Sequence[Any]) -> None:
         """Update one variable and its slots now.
 
@@ -107,14 +106,23 @@ def fused_values(
     return news
 
 
-@functools.lru_cache(maxsize=128)
+# By the owner of the equation, which must not live on for it: an optimizer holds variables.
+_updates: weakref.WeakKeyDictionary[Any, dict[Any, DeviceUpdate | None]]
+_updates = weakref.WeakKeyDictionary()
+
+
 def _update_of(
     equation: Callable[..., Any], slots: int, hyper: tuple[str, ...], dtype: np.dtype[Any]
 ) -> DeviceUpdate | None:
-    try:
-        return DeviceUpdate(equation, slots, hyper, dtype)
-    except UntraceableError:
-        return None
+    owner = getattr(equation, "__self__", equation)
+    made = _updates.setdefault(owner, {})
+    key = getattr(equation, "__name__", ""), slots, hyper, dtype
+    if key not in made:
+        try:
+            made[key] = DeviceUpdate(equation, slots, hyper, dtype)
+        except UntraceableError:
+            made[key] = None
+    return made[key]
 
 
 class BoundUpdate:

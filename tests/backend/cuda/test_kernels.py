@@ -9,7 +9,7 @@ from optkit.backend.cuda.launch import CHUNK
 from optkit.backend.cuda.norm import device_norm
 from optkit.backend.cuda.rows import PIECE
 from optkit.backend.cuda.transfer import Transfer
-from optkit.backend.cuda.update import DeviceUpdate
+from optkit.backend.cuda.update import DeviceUpdate, fused_values
 from optkit.backend.fused import UntraceableError
 from optkit.backend.segments import merge_rows, segment_sum
 from summaries.histogram import counter_for, measure
@@ -111,6 +111,27 @@ def test_rows_are_updated_and_others_left(name, dtype):
     for array, value, new in zip(column, values, news, strict=True):
         value[rows] = new
         assert_same(name, array.get(), value)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_new_values_beside_the_old_ones(dtype):
+    wide = np.float32 if dtype == "f2" else np.dtype(dtype).type
+    rng = np.random.default_rng(5)
+    optimizer = OPTIMIZERS["momentum"]()
+    scalars = {key: cupy.asarray(wide(VALUES[key])) for key in optimizer._hyper}
+    g, values = state_of(optimizer, rng, (7, 3), dtype)
+    column = sent(*values)
+    column[0] = cupy.asarray(values[0].T.copy()).T
+    news = fused_values(optimizer.update, scalars, column, cupy.asarray(g))
+    for new, wanted in zip(
+        news, expected_of(optimizer, optimizer._hyper, g, values, wide), strict=True
+    ):
+        np.testing.assert_array_equal(new.get(), wanted)
+    for array, value in zip(column, values, strict=True):
+        np.testing.assert_array_equal(array.get(), value)
+    other = cupy.asarray(g).astype("f8" if dtype == "f4" else "f4")
+    assert fused_values(optimizer.update, scalars, column, other) is None
+    assert fused_values(lambda xp, w, g: xp.sort(w), {}, column[:1], cupy.asarray(g)) is None
 
 
 def test_an_update_of_no_rows():
