@@ -33,6 +33,7 @@ COMPARED = {
     "logistic_regression": 1e-4,
     "lstm_classifier": 1e-4,
     "mlp_raw": 1e-4,
+    "monitored_training": 1e-4,
     "moving_averages": 1e-4,
 }
 ONLY_OURS = {
