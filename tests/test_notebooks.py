@@ -15,6 +15,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+import summaries
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # What the dashboard of each shows: how many runs, and a tag of theirs with its number of points.
@@ -154,3 +156,33 @@ def test_a_notebook_runs_in_jupyter_and_a_dashboard_shows_it(path, tmp_path, mon
         runs = tags_of(port, count)
         series = [fetch(port, "data/plugin/scalars/scalars", run=run, tag=tag) for run in runs]
     assert {len(each) for each in series} == {points}
+    written = summaries.read(tmp_path / "logs")
+    assert len(written) == count
+    assert written.damage == {}
+
+
+WRITER_CELL = """
+import summaries
+
+writer = summaries.SummaryWriter("logs")
+for step in range(1000):
+    writer.add_scalar("loss", step, step)
+writer.flush()
+"""
+
+
+@pytest.mark.slow
+def test_p073_a_kernel_that_is_killed_loses_nothing_that_was_flushed(tmp_path, monkeypatch):
+    """The cell is run twice, so that two writers are open, and neither file harms the other."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    cell = nbformat.v4.new_code_cell(WRITER_CELL)
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    client = NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}})
+    with client.setup_kernel():
+        client.execute_cell(cell, 0)
+        client.execute_cell(cell, 0)
+        os.kill(client.km.provisioner.process.pid, signal.SIGKILL)
+    written = summaries.read(tmp_path / "logs")
+    assert len(written.paths) == 2
+    assert written.damage == {}
+    assert list(written.scalars("loss").steps) == 2 * list(range(1000))
