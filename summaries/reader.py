@@ -1,5 +1,6 @@
 """The event files of one run read back: record by record, or its scalars as columns."""
 
+import math
 import re
 import struct
 from array import array
@@ -511,4 +512,25 @@ def _tensor(proto: Any, plugin: str) -> tuple[str, Any]:
         # A tensor of equal numbers may be stored as one of them.
         array = np.empty(shape, numpy_dtype)
         array.reshape(-1)[:] = getattr(proto, field)
+    if plugin == "histograms" and array.ndim == 2 and shape[1] == 3:
+        return "histogram", _histogram_of_rows(array.astype(np.float64))
     return ("tensor", array) if shape else ("scalar", float(array))
+
+
+def _histogram_of_rows(rows: NDArray[np.float64]) -> Histogram:
+    """TensorFlow 2's form: left edge, right edge and count of each bucket.
+
+    It has no moments: Σx and Σx² are those of values in the middles of their buckets.
+    """
+    left, right, counts = rows.T
+    used = np.flatnonzero(counts)
+    middles = (left + right) / 2
+    return Histogram(
+        right.copy(),
+        counts.copy(),
+        float(left[used[0]]) if used.size else math.inf,
+        float(right[used[-1]]) if used.size else -math.inf,
+        int(counts.sum()),
+        float(counts @ middles),
+        float(counts @ middles**2),
+    )

@@ -192,6 +192,26 @@ def test_a_tensor_of_equal_numbers_may_be_stored_as_one(tmp_path):
     assert record.value.tolist() == [5, 5, 5, 5]
 
 
+def test_histograms_of_tensorflow_2_come_back(tmp_path):
+    rows = [[-1, 0, 0], [0, 1, 2], [1, 3, 1], [3, 4, 0]]
+    values = []
+    for tag, table in (("h", rows), ("empty", np.zeros((0, 3)))):
+        value = Summary.Value(tag=tag, tensor=make_tensor_proto(np.array(table, np.float64)))
+        value.metadata.plugin_data.plugin_name = "histograms"
+        values.append(value)
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(frame(Event(summary=Summary(value=values)).SerializeToString()))
+    (first, empty) = read(path)
+    found = first.value
+    assert first.kind == empty.kind == "histogram"
+    assert (found.num, found.min, found.max) == (3, 0, 3)
+    assert list(found.limits) == [0, 1, 3, 4]
+    assert list(found.counts) == [0, 2, 1, 0]
+    assert (found.sum, found.sum_squares) == (2 * 0.5 + 2, 2 * 0.25 + 4)
+    assert empty.value.num == 0
+    assert read(path).histograms("h").values[0].num == 3
+
+
 def test_other_strings_stay_bytes(tmp_path):
     value = Summary.Value(tag="x", tensor=make_tensor_proto([b"\xff\x00", b"b"]))
     path = tmp_path / "events.out.tfevents.1.other"
