@@ -243,8 +243,10 @@ class Fitting:
             self._in_a_row = 0
             if known:
                 self.step += 1
-            else:
-                self._follow()
+            elif not self._follow():  # one of several runs a step, or one that was left out
+                if stop:
+                    return "hook"
+                continue
             step = self.step
             values = results[first : first + width]
             if not scalars:
@@ -280,8 +282,8 @@ class Fitting:
         """Whether the first step can be counted here; the counter itself is asked now and then."""
         return self.counter is None or self.parts.counts_by_one(self.counter.op)
 
-    def _follow(self) -> None:
-        """Ask the counter; tell if it does not move."""
+    def _follow(self) -> bool:
+        """Ask the counter whether it has moved; tell if it does not for long."""
         before, self.step = self.step, self._count()
         self._still = self._still + 1 if self.step == before else 0
         if self._still == _STILL:
@@ -291,6 +293,7 @@ class Fitting:
                 self.step,
                 _STILL,
             )
+        return self.step != before
 
     def _count(self) -> int:
         if self.counter is None:

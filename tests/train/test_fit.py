@@ -240,7 +240,7 @@ def test_a_step_that_does_not_move_is_told(model, monkeypatch, caplog):
     accumulated = tf.train.GradientAccumulationOptimizer(optimizer, 5)
     train_op = accumulated.minimize(model.loss, global_step=model.step)
     history = fit(train_op, (X, Y), model.inputs, steps=2, progress=False)
-    assert history.steps.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]
+    assert history.steps.tolist() == [1, 2]
     assert "the global step has been 0 for 3 runs" in caplog.text
 
 
