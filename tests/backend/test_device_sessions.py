@@ -517,6 +517,21 @@ def test_a_fault_of_the_device_ends_the_session_with_its_cause():
         net.session.close()
 
 
+def test_an_error_while_variables_are_written_ends_the_session(monkeypatch):
+    """Some updates have been queued, others not: going on would train on a mixture."""
+    net = Net()
+    net.session.run(net.train_op, net.feed())
+
+    def failing(*_):
+        raise RuntimeError("no more launches")
+
+    monkeypatch.setattr(net.session._arenas, "commit", failing)
+    with pytest.raises(InternalError, match=r"ends the session .RuntimeError: no more launches"):
+        net.session.run(net.train_op, net.feed())
+    with pytest.raises(InternalError, match="the session has ended"):
+        net.session.run(net.loss, net.feed())
+
+
 def test_other_errors_do_not_end_a_session():
     net = Net()
     with pytest.raises(InvalidArgumentError):

@@ -10,7 +10,11 @@ from optkit.backend.cuda.launch import forget_tables
 from optkit.backend.cuda.memory import release_memory
 from optkit.errors import InternalError
 
-__all__ = ["Device", "is_fault", "wait_for_all"]
+__all__ = ["BrokenStateError", "Device", "is_fault", "wait_for_all"]
+
+
+class BrokenStateError(RuntimeError):
+    """Variables could not be written to the end, so what they hold is unknown."""
 
 
 class Device:
@@ -149,6 +153,8 @@ def _fault_in(error: BaseException) -> BaseException | None:
     """The device's fault among an error and its causes."""
     seen: BaseException | None = error
     while seen is not None:
+        if isinstance(seen, BrokenStateError):
+            return seen.__cause__ or seen
         if type(seen).__name__ in ("CUDARuntimeError", "CUDADriverError"):
             name = str(seen).partition(":")[0].strip().lower().replace("_", "")
             if name.removeprefix("cudaerror") in _FAULTS:
