@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from optkit.backend.arrays import side_by_side
+from optkit.backend.cuda.elementwise import elementwise
 from optkit.backend.cuda.norm import can_measure, device_norm
+from optkit.backend.cuda.sources import register_formula
 from optkit.dtypes import FLOATS, DType, bfloat16, float16, float32, float64
 from optkit.graph import IndexedSlices, Operation, Tensor, get_default_graph, is_symbolic
 from optkit.ops.arguments import axis_in, static_ints
@@ -185,14 +187,31 @@ def _clip_factor(
     `negative` is the factor of a negative threshold. With `strict` a norm that is infinite or NaN
     gives NaN, unless the threshold is infinite.
     """
-    ratio = clip_norm / norm
-    one = xp.ones_like(ratio)
-    factor = xp.where((norm <= clip_norm) | (clip_norm == xp.inf), one, ratio)
-    factor = xp.where(clip_norm < 0, negative * one, factor)
-    if strict:
-        bad = ~xp.isfinite(norm) & (clip_norm != xp.inf)
-        factor = xp.where(bad, xp.nan * one, factor)
-    return factor
+    formula = _FACTORS[negative, strict]
+    factor = None if xp is np else elementwise(formula, norm, clip_norm)
+    return formula(xp, norm, clip_norm) if factor is None else factor
+
+
+def _factor_formula(negative: int, strict: bool) -> Callable[..., Array]:
+    def formula(xp: ArrayModule, norm: Array, clip_norm: Array) -> Array:
+        ratio = clip_norm / norm
+        factor = xp.where((norm <= clip_norm) | (clip_norm == xp.inf), 1, ratio)
+        factor = xp.where(clip_norm < 0, negative, factor)
+        if strict:
+            bad = ~xp.isfinite(norm) & (clip_norm != xp.inf)
+            factor = xp.where(bad, xp.nan, factor)
+        return factor
+
+    return formula
+
+
+_FACTORS = {
+    (negative, strict): _factor_formula(negative, strict)
+    for negative in (0, 1)
+    for strict in (False, True)
+}
+for (_negative, _strict), _formula in _FACTORS.items():
+    register_formula(f"clip_factor_{_negative}_{_strict:d}", _formula, 2)
 
 
 @_clip_factor.gradient

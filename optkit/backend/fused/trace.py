@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FUNCTIONS", "Node", "Program", "UntraceableError", "trace"]
+__all__ = ["FUNCTIONS", "Node", "Program", "UntraceableError", "trace", "trace_values"]
 
 FUNCTIONS: dict[str, int] = {
     "absolute": 1,
@@ -211,6 +211,7 @@ class _Functions:
     """Stands for the array module while an equation is traced."""
 
     inf = float("inf")
+    nan = float("nan")
     pi = np.pi
     e = np.e
 
@@ -266,6 +267,25 @@ def trace(equation: Callable[..., Any], slots: int, hyper: Sequence[str]) -> Pro
         if node.function == "input" and node.value not in (name, "g"):
             raise UntraceableError("a result that is the old value of another array")
     return Program(arrays, tuple(hyper), _ordered(outputs), outputs)
+
+
+def trace_values(function: Callable[..., Any], names: Sequence[str]) -> Program:
+    """The expression graph of `function(xp, *arrays)`, which gives one array, elementwise.
+
+    Raises:
+        UntraceableError: the function cannot be followed.
+    """
+    leaves = [Node("input", value=name, vector=True) for name in names]
+    try:
+        result = function(_Functions(), *map(_Symbol, leaves))
+    except UntraceableError:
+        raise
+    except Exception as error:
+        raise UntraceableError(f"{type(error).__name__}: {error}") from error
+    output = _lifted(result)
+    if not output.vector or output.truth:
+        raise UntraceableError("a result that is one number or a truth value")
+    return Program(tuple(names), (), _ordered([output]), (output,))
 
 
 def _ordered(outputs: Sequence[Node]) -> tuple[Node, ...]:
