@@ -9,13 +9,14 @@ waits for them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from optkit.backend.fused.trace import Node, Program
 
-__all__ = ["THREADS", "update_source"]
+__all__ = ["THREADS", "update_source", "values_source"]
 
 THREADS = 256
 """Threads a block."""
@@ -141,6 +142,38 @@ def update_source(program: Program, dtype: np.dtype[Any]) -> str:
     return head + _HEAD.format(stored=stored, number=number) + rule + _KERNELS.format(**parts)
 
 
+_VALUES = """
+// step_x is 0 for an array of one number, which stands for all elements.
+extern "C" __global__ void values(long long count{parameters}, T* result) {{
+  const long long step = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {{
+{lines}
+    result[i] = T({output});
+  }}
+}}
+"""
+
+
+def values_source(program: Program, dtype: np.dtype[Any]) -> str:
+    """The kernel `values` of an elementwise function of arrays.
+
+    Raises:
+        KeyError: there is no kernel for the dtype.
+    """
+    stored, number = _KINDS[dtype.name]
+    names, scalars = _scalars(program)
+    lines = [*scalars, *_lines(program, names, lambda name: f"{name}[i * step_{name}]")]
+    parameters = "".join(f", const T* {name}, int step_{name}" for name in program.arrays)
+    body = "\n".join(f"    {line}" for line in lines)
+    (output,) = program.outputs
+    head = "#include <cupy/float16.cuh>\n" if stored == "float16" else ""
+    return (
+        head
+        + _HEAD.format(stored=stored, number=number)
+        + _VALUES.format(parameters=parameters, lines=body, output=names[output])
+    )
+
+
 def _pointers(targets: list[str], gradient: str) -> str:
     lines = [f"  const T* g = (const T*){gradient} + low;"]
     lines += [f"  T* {name} = (T*)columns[{j}] + low;" for j, name in enumerate(targets)]
@@ -174,20 +207,26 @@ def _rule(program: Program, names: dict[Node, str], targets: list[str], shared: 
     kinds = {names[node]: "bool" if node.truth else "N" for node in _shared(program)}
     parameters = ["const T& g", *(f"T& {name}" for name in targets)]
     parameters += [f"const {kinds[name]} {name}" for name in shared]
-    lines = []
     known = dict(names)
-    for i, node in enumerate(program.order):
-        if node.function == "input" and node.vector:
-            known[node] = f"old_{node.value}"
-            lines.append(f"const N old_{node.value} = (N){node.value};")
-        elif node.vector:
-            known[node] = f"x{i}"
-            kind = "bool" if node.truth else "N"
-            lines.append(f"const {kind} x{i} = {_expression(node, known)};")
+    lines = _lines(program, known, lambda name: name)
     for node, target in zip(program.outputs, targets, strict=True):
         lines.append(f"{target} = T({known[node]});")
     body = "\n".join(f"  {line}" for line in lines)
     return f"\n__device__ __forceinline__ void rule({', '.join(parameters)}) {{\n{body}\n}}\n"
+
+
+def _lines(program: Program, names: dict[Node, str], read: Callable[[str], str]) -> list[str]:
+    """The lines that work out one element's values; `names` learns what they are called."""
+    lines = []
+    for i, node in enumerate(program.order):
+        if node.function == "input" and node.vector:
+            names[node] = f"old_{node.value}"
+            lines.append(f"const N old_{node.value} = (N){read(node.value)};")
+        elif node.vector:
+            names[node] = f"x{i}"
+            kind = "bool" if node.truth else "N"
+            lines.append(f"const {kind} x{i} = {_expression(node, names)};")
+    return lines
 
 
 def _constant(value: object) -> str:

@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optkit.backend.cuda.emit import update_source
-from optkit.backend.fused.trace import UntraceableError, trace
+from optkit.backend.cuda.emit import update_source, values_source
+from optkit.backend.fused.trace import UntraceableError, trace, trace_values
 
-__all__ = ["OPTIONS", "TracedEquation", "kernel_sources", "register_equations", "source"]
+__all__ = [
+    "OPTIONS",
+    "TracedEquation",
+    "formula_source",
+    "has",
+    "kernel_sources",
+    "register_equations",
+    "register_formula",
+    "source",
+]
 
 OPTIONS = ("--fmad=false",)
 """No product is joined with a sum, so that results are NumPy's, rounding by rounding."""
@@ -61,6 +70,16 @@ def has(name: str, dtype: np.dtype[Any]) -> bool:
     return dtype.name in _FILES[name]
 
 
+def formula_source(formula: Callable[..., Any], count: int, dtype: str) -> str:
+    """The text of a kernel for an elementwise `formula(xp, *arrays)` of so many arrays.
+
+    Raises:
+        UntraceableError: the formula cannot be followed.
+    """
+    program = trace_values(formula, [f"in{i}" for i in range(count)])
+    return values_source(program, np.dtype(dtype))
+
+
 class TracedEquation(NamedTuple):
     """An equation that kernels can be made of.
 
@@ -89,6 +108,14 @@ def register_equations(provider: Callable[[], Iterable[TracedEquation]]) -> None
     _equations.append(provider)
 
 
+_formulas: dict[str, tuple[Callable[..., Any], int]] = {}
+
+
+def register_formula(name: str, formula: Callable[..., Any], count: int) -> None:
+    """Have `kernel_sources` list the kernel of an elementwise formula of so many arrays too."""
+    _formulas[name] = formula, count
+
+
 def kernel_sources() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every kernel text that optkit has or makes: name -> (text, options for NVRTC).
 
@@ -100,6 +127,9 @@ def kernel_sources() -> dict[str, tuple[str, tuple[str, ...]]]:
         for name, dtypes in _FILES.items()
         for dtype in dtypes
     }
+    for name, (formula, count) in _formulas.items():
+        for dtype in ("float32", "float64"):
+            texts[f"{name}-{dtype}"] = formula_source(formula, count, dtype)
     for provider in _equations:
         for name, equation, slots, hyper in provider():
             try:

@@ -5,6 +5,7 @@ import pytest
 
 from optkit.backend.arrays import scatter_rows, to_host
 from optkit.backend.cuda.checks import Checks, deferred, deferred_finite
+from optkit.backend.cuda.elementwise import elementwise
 from optkit.backend.cuda.launch import CHUNK
 from optkit.backend.cuda.norm import device_norm
 from optkit.backend.cuda.rows import PIECE
@@ -355,3 +356,24 @@ def test_checks_that_all_is_finite(dtype):
     assert not deferred_finite(good)
     with Checks():
         assert not deferred_finite(cupy.arange(3))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_formulas_are_one_launch(dtype):
+    def formula(xp, x, y):
+        return xp.where(x < y, xp.nan, x * 2 + xp.sqrt(y)) / (x > 1)
+
+    rng = np.random.default_rng(11)
+    for shapes in [((5, 3), (5, 3)), ((), (7,)), ((4,), ()), ((), ()), ((0, 2), ())]:
+        x, y = (np.asarray(rng.random(shape) * 3, dtype) for shape in shapes)
+        with np.errstate(all="ignore"):
+            wanted = formula(np, x, y)
+        got = elementwise(formula, *sent(x, y))
+        assert got.shape == wanted.shape
+        assert got.dtype == wanted.dtype == dtype
+        np.testing.assert_array_equal(got.get(), wanted)
+    (a, b) = sent(np.ones(3, "f4"), np.ones((2, 3), "f4"))
+    assert elementwise(formula, a, b) is None
+    assert elementwise(formula, a, cupy.ones(3, "f8")) is None
+    assert elementwise(formula, *[cupy.ones(3, "f2")] * 2) is None
+    assert elementwise(lambda xp, x: xp.sort(x), a) is None
