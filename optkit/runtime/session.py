@@ -366,11 +366,15 @@ class Session:
             with self._active():
                 return exported(self._graph, self._state, self._entropy, names)
 
-    def import_state(self, state: SessionState) -> None:
+    def import_state(self, state: SessionState, *, copy: bool = True) -> None:
         """Put the values of `state` in place, all or none; what it does not name stays.
 
         With an entropy, random operations go on from the counters of `state`, and those that have
         none start anew.
+
+        Args:
+            state: the values; see `export_state`.
+            copy: False when nobody else has the arrays, which the session then may keep.
 
         Raises:
             RuntimeError: the session is closed, or in the middle of a run.
@@ -386,7 +390,11 @@ class Session:
                 counts = {op: 0 for op in self._state if op.kind.random}
                 counts |= random_counts(self._graph, state.counters)
             with self._active():
-                written = imported(self._graph, self._backend, state)
+                # What is in an arena is copied there in any case.
+                members = self._arenas.members
+                written = imported(
+                    self._graph, self._backend, state, lambda op: not copy or op in members
+                )
                 with HeldBack():
                     self._arenas.commit(self._state, {**written, **counts})
                     if state.entropy is not None:

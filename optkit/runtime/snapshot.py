@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,8 +62,16 @@ def exported(
     )
 
 
-def imported(graph: Graph, backend: Backend, snapshot: SessionState) -> dict[Operation, Any]:
-    """The variables of a snapshot as a session stores them: checked, and shared with nobody.
+def imported(
+    graph: Graph, backend: Backend, snapshot: SessionState, shared: Callable[[Operation], bool]
+) -> dict[Operation, Any]:
+    """The variables of a snapshot as a session stores them, checked.
+
+    Args:
+        graph: the session's graph.
+        backend: where its arrays are.
+        snapshot: what to store.
+        shared: whether the array of a variable may be stored as it is.
 
     Raises:
         NotFoundError: the graph has no variable of a name.
@@ -77,13 +85,17 @@ def imported(graph: Graph, backend: Backend, snapshot: SessionState) -> dict[Ope
     for name, value in snapshot.variables.items():
         op = _variable(graph, name)
         handle = op.outputs[0]
-        array = np.array(value, order="C")
+        array = np.asarray(value, order="C")
+        # A variable of open shape may leave its arena for the new array.
+        as_it_is = shared(op) and handle.shape.is_fully_defined()
+        if backend.xp is np and not as_it_is:
+            array = array.copy()
         if array.dtype != handle.dtype.dtype:
             wrong.append(f"{name!r}: expected {handle.dtype.name}, got {array.dtype}")
         elif not fits(handle.sizes, array.shape):
             wrong.append(f"{name!r}: expected shape {handle.shape}, got {array.shape}")
+        stored[op] = array = array.view()
         array.flags.writeable = False
-        stored[op] = array
     if wrong:
         raise InvalidArgumentError(f"values do not fit their variables: {'; '.join(wrong)}")
     return {op: backend.asarray(array) for op, array in stored.items()}

@@ -281,7 +281,7 @@ class Saver:
         random = SessionState({}) if saved is None or not _covers(wanted) else saved
         values = {wanted[name].name: array for name, array in arrays.items()}
         _session_of(sess, variables).import_state(
-            SessionState(values, random.counters, random.entropy)
+            SessionState(values, random.counters, random.entropy), copy=False
         )
 
     def _known(self) -> dict[str, Variable]:

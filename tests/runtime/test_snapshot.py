@@ -107,3 +107,21 @@ def test_a_closed_session_has_no_state():
         session.export_state()
     with pytest.raises(RuntimeError, match="closed"):
         session.import_state(SessionState({}))
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_nobody_changes_a_session_through_the_arrays_it_was_given(validate):
+    w = tf.Variable(np.float32([1, 2]), validate_shape=validate, name="w")
+    train_op = tf.train.GradientDescentOptimizer(0.0).minimize(tf.reduce_sum(w * w))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for given in (np.float32([3, 4]), np.float32([5, 6])):
+            session.import_state(SessionState({"w": given}))
+            given[:] = 0
+            session.run(train_op)  # from now on it may be in an arena
+            assert session.value(w).all()
+        if not validate:
+            longer = np.float32([7, 8, 9])
+            session.import_state(SessionState({"w": longer}))
+            longer[:] = 0
+            np.testing.assert_array_equal(session.value(w), [7, 8, 9])
