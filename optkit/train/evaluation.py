@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from optkit.graph import Graph, Tensor
 from optkit.train.batches import Batches
-from optkit.train.feeding import Feeds, Matcher, is_iterator
+from optkit.train.feeding import Feeds, Matcher, as_iterable, is_iterator
 
 __all__ = ["Evaluation"]
 
@@ -22,19 +23,28 @@ class Evaluation:
         graph: the graph.
         inputs: the `inputs` of `fit`.
         given: (data, every, {name: tensor}): data as in `fit`, of which endless `batches` give one
-            epoch; every so many steps; the tensors to average, scalars or one value an example.
+            epoch; every so many steps; the tensors to average, scalars or one value an example. A
+            fourth item is fed with every batch.
+        averages: moving averages that the variables are to hold meanwhile, or None.
 
     Raises:
-        TypeError, ValueError: it is no such triple.
+        TypeError, ValueError: it is no such triple, or no such averages.
     """
 
-    def __init__(self, graph: Graph, inputs: Any, given: Any) -> None:
-        if not isinstance(given, tuple | list) or len(given) != 3:
+    def __init__(self, graph: Graph, inputs: Any, given: Any, averages: Any = None) -> None:
+        if averages is not None and not callable(getattr(averages, "swapped", None)):
             raise TypeError(
-                f"eval: expected (data, every, {{name: tensor}}), got {type(given).__name__}"
+                "averages: expected an ExponentialMovingAverage or a MovingAverageOptimizer, got "
+                f"{averages!r}"
+            )
+        self._averages = averages
+        if not isinstance(given, tuple | list) or len(given) not in (3, 4):
+            raise TypeError(
+                "eval: expected (data, every, {name: tensor}) and perhaps a feed_dict, got "
+                f"{type(given).__name__}"
                 + (f" of {len(given)}" if isinstance(given, tuple | list) else "")
             )
-        data, every, tensors = given
+        data, every, tensors, *constant = given
         if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
             raise ValueError(f"eval: every: expected a number of steps >= 1, got {every!r}")
         if not isinstance(tensors, Mapping) or not tensors:
@@ -46,8 +56,8 @@ class Evaluation:
             )
         self.every = int(every)
         self.names = [str(name) for name in tensors]
-        self._match = Matcher(graph, inputs)
-        self._data = data
+        self._match = Matcher(graph, inputs, *constant)
+        self._data = data if self._match.is_batch(data) else as_iterable(data)
         self._tensors: list[Tensor] = []
         for name, tensor in tensors.items():
             try:
@@ -65,11 +75,12 @@ class Evaluation:
         """
         totals = np.zeros(len(self._tensors))
         weight = 0
-        for feeds in self._feeds():
-            count = _examples(feeds)
-            values = session.run(self._tensors, feeds)
-            totals += [count * float(np.mean(value)) for value in values]
-            weight += count
+        with nullcontext() if self._averages is None else self._averages.swapped(session):
+            for feeds in self._feeds():
+                count = _examples(feeds)
+                values = session.run(self._tensors, feeds)
+                totals += [count * float(np.mean(value)) for value in values]
+                weight += count
         if not weight:
             raise ValueError("eval: data: expected at least one batch, got none")
         return dict(zip(self.names, (totals / weight).tolist(), strict=True))

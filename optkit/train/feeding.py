@@ -17,7 +17,7 @@ from optkit import logging
 from optkit.graph import Graph, Tensor
 from optkit.train.batches import Batches
 
-__all__ = ["Feeder", "Feeds", "Matcher", "Source", "is_iterator"]
+__all__ = ["Feeder", "Feeds", "Matcher", "Source", "as_iterable", "is_iterator"]
 
 _SHOWN = 32
 """Row numbers that a message names."""
@@ -36,13 +36,20 @@ class Matcher:
         graph: the graph that is fed.
         inputs: tensors (or names) in the order of a batch's parts; one alone for batches that are
             one array; a dict from a batch's keys to tensors; None for batches that are feeds.
+        constant: feeds that are the same for every batch.
 
     Raises:
         TypeError, ValueError: something in `inputs` cannot be fed.
     """
 
-    def __init__(self, graph: Graph, inputs: Any) -> None:
+    def __init__(
+        self, graph: Graph, inputs: Any, constant: Mapping[Any, Any] | None = None
+    ) -> None:
         self._graph = graph
+        given: Any = {} if constant is None else constant
+        if not isinstance(given, Mapping):
+            raise TypeError(f"feed_dict: expected a dict, got {constant!r}")
+        self._constant = dict(given)
         self._named: dict[Any, Any] | None = None
         self._single = False
         self._keys: tuple[Any, ...] | None = None
@@ -73,6 +80,10 @@ class Matcher:
             TypeError: the batch is of another kind than `inputs`.
             ValueError: it has more or fewer parts.
         """
+        feeds = self._of(batch)
+        return {**feeds, **self._constant} if self._constant else feeds
+
+    def _of(self, batch: Any) -> Feeds:
         keys = self._keys
         if keys is not None:
             if type(batch) is tuple and len(batch) == len(keys) and not self._single:
@@ -101,8 +112,9 @@ class Matcher:
                 "pass inputs={key: placeholder}"
             )
         if self._single:
-            # Data sets of one tensor give batches of one part.
+            # Data sets of one tensor give batches of one part; a list may also be the values.
             lone = isinstance(batch, list | tuple) and len(batch) == 1
+            lone = lone and (isinstance(batch, tuple) or getattr(batch[0], "shape", ()) != ())
             return {keys[0]: batch[0] if lone else batch}
         names = ", ".join(key.name for key in keys)
         if not isinstance(batch, tuple | list):
@@ -118,10 +130,16 @@ class Matcher:
         return dict(zip(keys, batch, strict=True))
 
     def is_batch(self, data: Any) -> bool:
-        """Whether `data` is one batch, to be used at every step: feeds, or a tuple of arrays."""
+        """Whether `data` is one batch, to be used at every step.
+
+        That is a dict, a tuple of as many arrays as there are inputs, or for one input an array of
+        as many axes as the input has.
+        """
         if isinstance(data, Mapping):
             return True
         keys = self._keys
+        if self._single and keys is not None and hasattr(data, "shape"):
+            return bool(keys[0].shape.ndims == len(data.shape))
         return (
             isinstance(data, tuple)
             and keys is not None
@@ -147,6 +165,16 @@ def _kind(batch: Any) -> str:
     return repr(batch)
 
 
+class _Called:
+    """An iterable that calls a function for each iterator, say one that yields."""
+
+    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._make())
+
+
 class Source:
     """Batches of an iterable, which is begun anew when it ends and can be.
 
@@ -155,14 +183,7 @@ class Source:
     """
 
     def __init__(self, data: Any) -> None:
-        if isinstance(data, str | bytes) or not isinstance(data, Iterable):
-            if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
-                raise TypeError(
-                    f"data: expected an iterable of batches, e.g. optkit.batches((x, y), 32), got "
-                    f"{data!r}"
-                )
-            if isinstance(data, str | bytes):
-                raise TypeError(f"data: expected an iterable of batches, got {data!r}")
+        data = as_iterable(data)
         self.data = data
         self.count = 0
         self._iterator: Iterator[Any] | None = None
@@ -274,6 +295,24 @@ class Source:
 def _listed(rows: Sequence[Any] | np.ndarray[Any, Any]) -> str:
     shown = ", ".join(map(str, rows[:_SHOWN]))
     return shown + (f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else "")
+
+
+def as_iterable(data: Any) -> Any:
+    """`data` if it can be iterated over; of a function, what it gives each time it is called.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(data, str | bytes | type):
+        # Python iterates over what has numbered items, too.
+        numbered = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+        if isinstance(data, Iterable) or numbered:
+            return data
+        if callable(data):
+            return _Called(data)
+    raise TypeError(
+        f"data: expected an iterable of batches, e.g. optkit.batches((x, y), 32), got {data!r}"
+    )
 
 
 def is_iterator(data: Any) -> bool:

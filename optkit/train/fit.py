@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from optkit import logging, summary
+from optkit.errors import InvalidArgumentError, NotFoundError
 from optkit.global_step import get_global_step
 from optkit.graph import (
     GraphKeys,
@@ -31,6 +32,7 @@ from optkit.train.guard import Anatomy, anatomy, guard
 from optkit.train.history import History
 from optkit.train.logdir_lock import LogdirLock
 from optkit.train.nonfinite import check_policy
+from optkit.train.plateau import ReduceOnPlateau
 from optkit.train.progress import progress as new_progress
 from optkit.train.saver import Saver
 from optkit.train.scaffold import restore_latest
@@ -51,6 +53,7 @@ def fit(
     inputs: Any = None,
     steps: int | None = None,
     *,
+    feed_dict: Mapping[Any, Any] | None = None,
     logdir: Any = None,
     eval: Any = None,  # noqa: A002 - what it is called everywhere
     hooks: Iterable[SessionRunHook] = (),
@@ -59,6 +62,8 @@ def fit(
     on_nonfinite: str = "raise",
     divergence: float | None = None,
     early_stopping: EarlyStopping | None = None,
+    averages: Any = None,
+    plateau: tuple[ReduceOnPlateau, str] | None = None,
     save_summaries_steps: int = 10,
     save_checkpoint_secs: float | None = 600.0,
     save_checkpoint_steps: int | None = None,
@@ -78,13 +83,16 @@ def fit(
     Args:
         train_op: what `optimize_loss`, `create_train_op` or `minimize` gave.
         data: an iterable of batches (`optkit.batches`, a list, a generator, PyTorch's DataLoader),
-            or one batch for every step. What can be gone through again is, as often as needed.
+            a function that gives one, or one batch for every step: a dict, or the arrays for
+            `inputs`. What can be gone through again is, as often as needed.
         inputs: the placeholders that a batch's parts go to: a tuple of them, one alone, or a dict
             from a batch's keys to them. Not needed for batches that are feed dicts.
         steps: the global step to reach; None goes through the data once.
+        feed_dict: what to feed with every batch, such as {keep_prob: 0.5}.
         logdir: the run's directory; `~` is expanded. Nothing is written if None.
         eval: (data, every, {name: tensor}): means over that data, every so many steps and at the
-            end, in the columns `eval/<name>` and the run `<logdir>/eval`.
+            end, in the columns `eval/<name>` and the run `<logdir>/eval`. A fourth item is what to
+            feed with every batch there, such as {keep_prob: 1.0}.
         hooks: `tf.train.SessionRunHook`s.
         session: the session to train in; if None the default one of the train op's graph, or a new
             one. Variables that hold values keep them. It stays open, as `History.session`.
@@ -97,6 +105,9 @@ def fit(
         divergence: k > 1: raise (or go back, under "rollback") once the loss is above k times the
             least so far.
         early_stopping: an `EarlyStopping`.
+        averages: an `ExponentialMovingAverage` or `MovingAverageOptimizer`: evaluations are made
+            with the averages in the places of the variables.
+        plateau: (a `ReduceOnPlateau`, the name of a tensor of `eval` that it observes).
         save_summaries_steps: write summaries at step 1 and every so many steps from there.
         save_checkpoint_secs: seconds between checkpoints; None saves none by time.
         save_checkpoint_steps: steps between checkpoints. One is always saved at the end.
@@ -134,10 +145,12 @@ def fit(
     if early_stopping is not None and not isinstance(early_stopping, EarlyStopping):
         raise TypeError(f"early_stopping: expected an EarlyStopping, got {early_stopping!r}")
     hooks = _hooks(hooks)
-    feeder = Feeder(data, Matcher(graph, inputs), again=total is not None, prefetch=prefetch)
+    match = Matcher(graph, inputs, feed_dict)
+    feeder = Feeder(data, match, again=total is not None, prefetch=prefetch)
     if total is None and feeder.endless:
         raise ValueError("steps: needed, since the data never ends")
-    evaluation = None if eval is None else Evaluation(graph, inputs, eval)
+    evaluation = None if eval is None else Evaluation(graph, inputs, eval, averages)
+    _check_plateau(plateau, evaluation)
     parts = anatomy(operation, _loss(graph, loss, operation))
     folder = None if logdir is None else Path(os.fspath(logdir)).expanduser()
     chief = is_chief()
@@ -195,6 +208,7 @@ def fit(
             merged=merged,
             evaluation=evaluation,
             early=early_stopping,
+            plateau=plateau,
             divergence=diverged,
             hooks=hooks,
             termination=termination,
@@ -214,6 +228,20 @@ def fit(
 
 
 # -- arguments ------------------------------------------------------------------------------------
+
+
+def _check_plateau(plateau: Any, evaluation: Evaluation | None) -> None:
+    if plateau is None:
+        return
+    if (
+        not isinstance(plateau, tuple | list)
+        or len(plateau) != 2
+        or not isinstance(plateau[0], ReduceOnPlateau)
+    ):
+        raise TypeError(f"plateau: expected (a ReduceOnPlateau, a name of eval), got {plateau!r}")
+    names = [] if evaluation is None else evaluation.names
+    if plateau[1] not in names:
+        raise ValueError(f"plateau: expected one of eval's names {names}, got {plateau[1]!r}")
 
 
 def _train_op(value: Any) -> Tensor | Operation:
@@ -306,7 +334,11 @@ def _start(
     _initialise(session, "local_variables")
     if folder is not None and folder.is_dir():
         kept = session.export_state() if before >= 0 else None
-        found = restore_latest(saver, session, folder)
+        try:
+            found = restore_latest(saver, session, folder)
+        except (NotFoundError, InvalidArgumentError) as error:
+            error.add_note("to start anew: fit(..., resume=False), or another logdir")
+            raise
         if found is not None:
             path, extra = found
             state = extra.get("fit")

@@ -142,4 +142,5 @@ def _short(value: float) -> str:
 def _in_notebook() -> bool:
     shell = sys.modules.get("IPython")
     found = shell.get_ipython() if shell is not None else None
-    return found is not None and type(found).__name__ == "ZMQInteractiveShell"
+    # Colab's and others' shells are subclasses of Jupyter's.
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(found).__mro__)

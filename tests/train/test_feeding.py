@@ -31,10 +31,11 @@ def test_a_tuple_is_matched_with_inputs(graph, xy):
 
 def test_one_input_takes_arrays_or_tuples_of_one(graph, xy):
     match = Matcher(graph, xy[0])
-    assert match([[1.0]])[xy[0]] == [1.0]
+    assert match([1.0])[xy[0]] == [1.0]
+    assert match(([1.0],))[xy[0]] == [1.0]
     array = np.zeros(3)
-    assert match(array)[xy[0]] is array
-    assert match((array,))[xy[0]] is array
+    for batch in (array, (array,), [array]):
+        assert match(batch)[xy[0]] is array
 
 
 def test_feeds_and_dicts_by_key(graph, xy):
@@ -69,13 +70,32 @@ def test_one_batch_serves_every_step(graph, xy):
         assert feeder.position() == {}
         assert feeder.told() == "the one batch"
     assert not match.is_batch([x, y])
+    single = Matcher(graph, xy[0])
+    assert single.is_batch(x)
+    assert not single.is_batch(np.zeros((2, 3)))
+
+
+def test_constant_feeds_go_with_every_batch(graph, xy):
+    x, y = xy
+    match = Matcher(graph, x, {y: [7]})
+    assert match([1.0]) == {x: [1.0], y: [7]}
+    with pytest.raises(TypeError, match="feed_dict: expected a dict, got 3"):
+        Matcher(graph, x, 3)
+
+
+def test_a_function_is_called_for_each_epoch(graph, xy):
+    def epoch():
+        yield from ([1.0], [2.0])
+
+    feeder = Feeder(epoch, Matcher(graph, xy[0]), again=True, prefetch=0)
+    assert [feeder.next()[xy[0]] for _ in range(5)] == [[1.0], [2.0], [1.0], [2.0], [1.0]]
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_data_is_begun_anew_where_it_can_be(graph, xy, prefetch):
     match = Matcher(graph, xy[0])
     feeder = Feeder([[1.0], [2.0]], match, again=True, prefetch=prefetch)
-    assert [feeder.next()[xy[0]] for _ in range(5)] == [1.0, 2.0, 1.0, 2.0, 1.0]
+    assert [feeder.next()[xy[0]] for _ in range(5)] == [[1.0], [2.0], [1.0], [2.0], [1.0]]
     assert feeder.position()["count"] == 5
     feeder.close()
     once = Feeder(iter([[1.0], [2.0]]), match, again=True, prefetch=prefetch)
@@ -116,7 +136,7 @@ def test_plain_iterables_are_read_up_to_the_position_with_a_warning(graph, xy):
     assert feeder.next()[xy[0]] == 4
     quiet = Feeder([[0], [1], [2]], match, True, 0)
     quiet.go_to({"count": 4})
-    assert quiet.next()[xy[0]] == 1
+    assert quiet.next()[xy[0]] == [1]
     with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="it ended after 2"):
         Feeder(iter([[0], [1]]), match, True, 0).go_to({"count": 3})
 
@@ -146,7 +166,7 @@ def test_data_with_a_state_dict_goes_on_from_it(graph, xy, prefetch):
     feeder.close()
     again = Feeder(Stateful(data.data), Matcher(graph, xy[0]), True, prefetch)
     again.go_to(position)
-    assert again.next()[xy[0]] == 2
+    assert again.next()[xy[0]] == [2]
     again.close()
 
 
@@ -171,7 +191,7 @@ def test_errors_of_the_data_come_out_of_the_thread(graph, xy):
         feeder.next()
 
 
-@pytest.mark.parametrize("data", [3, "abc", None])
+@pytest.mark.parametrize("data", [3, "abc", b"abc", None, list])
 def test_what_is_no_data(graph, xy, data):
     with pytest.raises(TypeError, match="data: expected an iterable of batches"):
         Feeder(data, Matcher(graph, xy[0]), True, 0)

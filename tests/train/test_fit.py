@@ -294,6 +294,26 @@ def test_evaluations_are_means_over_all_examples(model, tmp_path):
     assert np.isnan(history["eval/loss"][0])
 
 
+def test_what_is_fed_with_every_batch(graph):
+    model = Model()
+    keep = tf.placeholder(tf.float32, [], name="keep_prob")
+    net = tf.reduce_sum(tf.nn.dropout(model.x, keep) * model.w, 1) - model.y
+    loss = tf.reduce_mean(tf.square(net))
+    train_op = tf.train.AdamOptimizer(0.01).minimize(loss)
+    history = fit(
+        train_op,
+        model.data(),
+        model.inputs,
+        steps=3,
+        feed_dict={keep: 0.5},
+        eval=((X, Y), 1, {"keep": keep}, {keep: 1.0}),
+        progress=False,
+    )
+    assert history.final["eval/keep"] == 1.0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'keep_prob' was not fed"):
+        fit(train_op, model.data(), model.inputs, steps=1, progress=False)
+
+
 def test_endless_batches_give_one_epoch_and_stay_where_they_are(model):
     data = model.data()
     history = model.fit(data, steps=7, eval=(data, 3, {"loss": model.loss}))
@@ -323,7 +343,7 @@ def test_early_stopping_by_the_loss(model):
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
-        ((1, 2), TypeError, r"eval: expected \(data, every, \{name: tensor\}\), got tuple of 2"),
+        ((1, 2), TypeError, r"eval: expected \(data, every, \{name: tensor\}\).*got tuple of 2"),
         (3, TypeError, "eval: expected"),
         (((X, Y), 0, {"a": "loss:0"}), ValueError, "every: expected a number of steps >= 1, got 0"),
         (((X, Y), 1, {}), TypeError, "expected a dict from names to tensors"),
@@ -457,6 +477,18 @@ def test_a_run_that_goes_on_is_the_run_that_did_not_stop(tmp_path, prefetch):
         assert (value == parts_state.variables[name]).all(), name
     for sub in ("", "eval"):
         assert scalars(tmp_path / "whole" / sub) == scalars(tmp_path / "parts" / sub)
+
+
+def test_a_checkpoint_of_another_model_says_what_to_do(model, tmp_path):
+    model.fit(steps=2, logdir=tmp_path)
+    tf.reset_default_graph()
+    x = tf.placeholder(tf.float32, [None, 3])
+    loss = tf.reduce_mean(tf.square(tf.layers.dense(x, 1)))
+    train_op = tf.contrib.training.create_train_op(loss, tf.train.AdamOptimizer(0.1))
+    with pytest.raises(tf.errors.NotFoundError, match="missing") as caught:
+        fit(train_op, [X], x, steps=4, logdir=tmp_path, progress=False)
+    assert "resume=False" in caught.value.__notes__[0]
+    assert len(fit(train_op, [X], x, steps=4, logdir=tmp_path, progress=False, resume=False)) == 4
 
 
 def test_early_stopping_and_divergence_go_on(tmp_path):

@@ -55,7 +55,10 @@ def test_a_notebook_has_a_bar(monkeypatch, capsys):
     class ZMQInteractiveShell:
         pass
 
-    shell = types.SimpleNamespace(get_ipython=lambda: ZMQInteractiveShell())
+    class Shell(ZMQInteractiveShell):
+        """As in Colab."""
+
+    shell = types.SimpleNamespace(get_ipython=lambda: Shell())
     monkeypatch.setitem(sys.modules, "IPython", shell)
     assert module._in_notebook()
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
