@@ -21,6 +21,7 @@ from optkit.train.feeding import Feeder, Feeds
 from optkit.train.guard import Anatomy, Guard
 from optkit.train.history import History
 from optkit.train.nonfinite import ROLLBACKS, explain, explained, is_last, is_nonfinite
+from optkit.train.plateau import ReduceOnPlateau
 from optkit.train.progress import Progress
 from optkit.train.saver import Saver
 from optkit.train.session_run_hook import (
@@ -137,6 +138,7 @@ class Fitting:
     merged: Tensor | None
     evaluation: Evaluation | None
     early: EarlyStopping | None
+    plateau: tuple[ReduceOnPlateau, str] | None
     divergence: Divergence
     hooks: Sequence[SessionRunHook]
     termination: Termination
@@ -344,6 +346,9 @@ class Fitting:
             )
         if self.log is not None:
             self.log.evaluation(self.step, values)
+        if self.plateau is not None:
+            plateau, name = self.plateau
+            plateau.observe(values[name], self.session)
         return enough
 
     def _is_enough(self, step: int, value: float) -> bool:

@@ -29,6 +29,9 @@ class ReduceOnPlateau:
         ...
         plateau.observe(validation_loss, session)    # after each evaluation
 
+    or `fit(train_op, ..., eval=(data, 100, {"loss": loss}), plateau=(plateau, "loss"))`, which
+    observes by itself.
+
     `plateau(rate)` is rate·scale, at least min_learning_rate. The scale starts at 1; an
     observation that is not better than the best so far by the threshold is a bad one (NaN is),
     and after more than `patience` bad ones in a row the scale is multiplied by `factor`. For
