@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
 from typing import Any, Protocol, TextIO
 
-__all__ = ["Lines", "NoProgress", "Progress", "is_chief", "progress"]
+from summaries._rank import is_chief
+
+__all__ = ["Lines", "NoProgress", "Progress", "progress"]
 
 
 class Progress(Protocol):
@@ -127,12 +128,6 @@ def progress(wanted: bool | None, start: int, total: int | None) -> Progress:
     if _in_notebook() or stream.isatty():
         return _Bar(start, total, stream)
     return Lines(start, total, stream)
-
-
-def is_chief() -> bool:
-    """Whether this is process 0 of a parallel run, or the only one."""
-    ranks = [os.environ.get(name) for name in ("RANK", "OMPI_COMM_WORLD_RANK")]
-    return all(rank in (None, "", "0") for rank in ranks)
 
 
 def _short(value: float) -> str:
