@@ -199,6 +199,42 @@ def test_compiled_equations_give_the_same(name, dtype):
 
 
 @every_rule
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "rows"])
+def test_eager_steps_are_those_of_a_graph(name, sparse):
+    path = Beside(name, "float64")
+    with tf.eager():
+        w = tf.Variable(INITIAL)
+        step = tf.Variable(np.int64(0), trainable=False)
+        optimizer = MAKERS[name]()
+        for g in gradients(4, 3):
+            grad = rows(g[:3], [1, 3, 1], "float64") if sparse else tf.constant(g)
+            optimizer.apply_gradients([(grad, w)], step)
+        moved = w.numpy()
+    for g in gradients(4, 3):
+        path.rows(g[:3], [1, 3, 1]) if sparse else path.dense(g)
+    np.testing.assert_allclose(moved, path.session.value(path.w), rtol=1e-13, atol=1e-15)
+
+
+@every_rule
+def test_bfloat16_follows_float32(name):
+    pytest.importorskip("ml_dtypes")
+    found = []
+    for dtype in (tf.float32, tf.bfloat16):
+        with tf.Graph().as_default():
+            step = tf.train.create_global_step()
+            w = tf.Variable(tf.cast(tf.constant(INITIAL, tf.float32), dtype))
+            loss = tf.reduce_sum(w * tf.cast(tf.constant(0.5 * INITIAL, tf.float32), dtype))
+            train_op = MAKERS[name]().minimize(loss, step)
+            session = started()
+            for _ in range(3):
+                session.run(train_op)
+            value = session.value(w)
+            assert value.dtype == dtype.dtype
+            found.append(value.astype(np.float32))
+    np.testing.assert_allclose(found[1], found[0], rtol=0.03, atol=0.03)
+
+
+@every_rule
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_zero_gradients_leave_a_new_variable_as_it_was(name, dtype):
     w = tf.Variable(np.asarray([1.0, -2.0], dtype))
