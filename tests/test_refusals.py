@@ -22,8 +22,11 @@ MODULES = {
     "contrib.opt": optkit.contrib.opt,
     "contrib.training": optkit.contrib.training,
 }
-# What changes more than the graph, only opens a scope, or waits for something to happen.
+# What changes more than the graph, only opens a scope, waits for something to happen, or starts a
+# session, for which the graph gets its initialisers first.
 NOT_CALLED = {
+    "MonitoredTrainingSession",
+    "train",
     "checkpoints_iterator",
     "wait_for_new_checkpoint",
     "InteractiveSession",

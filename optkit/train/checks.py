@@ -15,7 +15,7 @@ import numpy as np
 
 from optkit.graph import is_symbolic
 
-__all__ = ["is_number", "require", "require_rate"]
+__all__ = ["is_number", "require", "require_plain", "require_rate"]
 
 
 def is_number(value: Any) -> bool:
@@ -73,3 +73,26 @@ def require(
 def require_rate(owner: str, value: Any, *, negative: bool = True) -> None:
     """Check a learning rate: never NaN; negative (ascent) only where the rule makes sense of it."""
     require(owner, "learning_rate", value, at_least=None if negative else 0.0)
+
+
+def require_plain(
+    owner: str, argument: str, value: Any, *, whole: bool = False, **bounds: float
+) -> None:
+    """Check a number that must be known now: no Tensor, Variable or callable.
+
+    Args:
+        owner: whose argument it is.
+        argument: its name.
+        value: what came.
+        whole: whether it must be an integer.
+        bounds: as in `require`.
+
+    Raises:
+        TypeError: it is no number, or no integer where one is needed.
+        ValueError: it is NaN or outside the range.
+    """
+    whole_number = isinstance(value, numbers.Integral | np.integer)
+    if not is_number(value) or (whole and not whole_number):
+        kind = "an integer" if whole else "a number"
+        raise TypeError(f"{owner}: {argument}: expected {kind}, got {value!r}")
+    require(owner, argument, value, **bounds)

@@ -13,6 +13,7 @@ from optkit.errors import NanLossDuringTrainingError
 from optkit.global_step import get_global_step
 from optkit.graph import get_default_graph
 from optkit.runtime import Session
+from optkit.train.checks import require_plain
 from optkit.train.session_run_hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -48,6 +49,18 @@ def required_step(hook: str) -> Any:
     return step
 
 
+def _check_interval(owner: str, **given: float | None) -> None:
+    """Of a number of seconds and one of steps exactly one is given, and is above 0."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if len(chosen) != 1:
+        raise ValueError(
+            f"{owner}: {', '.join(given)}: expected exactly one of them, got "
+            f"{' and '.join(repr(value) for value in given.values())}"
+        )
+    ((name, value),) = chosen.items()
+    require_plain(owner, name, value, whole="secs" not in name, above=0)
+
+
 class SecondOrStepTimer:
     """Tells when something that is done every so many seconds or steps is due.
 
@@ -58,15 +71,12 @@ class SecondOrStepTimer:
         every_steps: steps from one time to the next.
 
     Raises:
-        ValueError: not exactly one of them is given.
+        TypeError: one is no number, or the steps are no integer.
+        ValueError: not exactly one of them is given, or it is not above 0.
     """
 
     def __init__(self, every_secs: float | None = None, every_steps: int | None = None) -> None:
-        if (every_secs is None) is (every_steps is None):
-            raise ValueError(
-                "every_secs, every_steps: expected exactly one of them, got "
-                f"{every_secs!r} and {every_steps!r}"
-            )
+        _check_interval("SecondOrStepTimer", every_secs=every_secs, every_steps=every_steps)
         self._every_secs = every_secs
         self._every_steps = every_steps
         self.reset()
@@ -216,7 +226,8 @@ class LoggingTensorHook(SessionRunHook):
         formatter: a function from a dict, name -> value, to the line.
 
     Raises:
-        ValueError: both or none of every_n_iter and every_n_secs are given, or one is not above 0.
+        TypeError: one of every_n_iter and every_n_secs is no number.
+        ValueError: both or, without at_end, none of them are given, or one is not above 0.
     """
 
     def __init__(
@@ -227,17 +238,10 @@ class LoggingTensorHook(SessionRunHook):
         at_end: bool = False,
         formatter: Callable[[Mapping[str, Any]], str] | None = None,
     ) -> None:
-        if (every_n_iter is not None and every_n_secs is not None) or not (
-            at_end or every_n_iter is not None or every_n_secs is not None
-        ):
-            raise ValueError(
-                "either at_end and/or exactly one of every_n_iter and every_n_secs must be "
-                "provided."
+        if not at_end or every_n_iter is not None or every_n_secs is not None:
+            _check_interval(
+                "LoggingTensorHook", every_n_secs=every_n_secs, every_n_iter=every_n_iter
             )
-        if every_n_iter is not None and every_n_iter <= 0:
-            raise ValueError(f"invalid every_n_iter={every_n_iter}.")
-        if every_n_secs is not None and every_n_secs <= 0:
-            raise ValueError(f"invalid every_n_secs={every_n_secs}.")
         named = tensors if isinstance(tensors, Mapping) else {_name(item): item for item in tensors}
         self._tensors = dict(named)
         self._order = sorted(named) if isinstance(tensors, Mapping) else list(named)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
+from optkit.train.checks import require_plain
+
 __all__ = ["Divergence", "EarlyStopping", "Interruption"]
 
 
@@ -25,16 +27,15 @@ class EarlyStopping:
         mode: "min" or "max", what is better.
 
     Raises:
+        TypeError: a value is no number.
         ValueError: a value is out of its range.
     """
 
     def __init__(
         self, monitor: str, patience: int = 5, min_delta: float = 0.0, mode: str = "min"
     ) -> None:
-        if patience < 1:
-            raise ValueError(f"patience: expected at least 1, got {patience}")
-        if not min_delta >= 0:
-            raise ValueError(f"min_delta: expected at least 0, got {min_delta}")
+        require_plain("EarlyStopping", "patience", patience, whole=True, at_least=1)
+        require_plain("EarlyStopping", "min_delta", min_delta, at_least=0)
         if mode not in ("min", "max"):
             raise ValueError(f"mode: expected 'min' or 'max', got {mode!r}")
         self.monitor = monitor

@@ -98,9 +98,20 @@ def test_after_a_restart_the_seconds_count_from_then_on(clock):
     assert timer.should_trigger_for_step(9)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"every_secs": 1.0, "every_steps": 1}])
-def test_a_timer_needs_one_of_both(arguments):
-    with pytest.raises(ValueError, match="exactly one"):
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, ValueError, "expected exactly one of them, got None and None"),
+        ({"every_steps": 1, "every_secs": 1}, ValueError, "expected exactly one of them"),
+        ({"every_steps": 2.5}, TypeError, "every_steps: expected an integer, got 2.5"),
+        ({"every_steps": True}, TypeError, "every_steps: expected an integer, got True"),
+        ({"every_secs": "1"}, TypeError, "every_secs: expected a number, got '1'"),
+        ({"every_secs": float("nan")}, ValueError, "every_secs: expected > 0, got nan"),
+        ({"every_steps": 0}, ValueError, "every_steps: expected > 0, got 0"),
+    ],
+)
+def test_bad_settings_of_a_timer_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
         train.SecondOrStepTimer(**arguments)
 
 
@@ -242,10 +253,10 @@ def test_logging_only_at_the_end(caplog):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "either at_end and/or exactly one of"),
-        ({"every_n_iter": 1, "every_n_secs": 1}, "either at_end and/or exactly one of"),
-        ({"every_n_iter": 0}, r"invalid every_n_iter=0\."),
-        ({"every_n_secs": -1}, r"invalid every_n_secs=-1\."),
+        ({}, "every_n_secs, every_n_iter: expected exactly one of them, got None and None"),
+        ({"every_n_iter": 1, "every_n_secs": 2}, "exactly one of them, got 2 and 1"),
+        ({"every_n_iter": 0}, "LoggingTensorHook: every_n_iter: expected > 0, got 0"),
+        ({"every_n_secs": -1}, "LoggingTensorHook: every_n_secs: expected > 0, got -1"),
     ],
 )
 def test_bad_settings_of_logging_are_refused(arguments, message):

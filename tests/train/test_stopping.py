@@ -41,8 +41,8 @@ def test_early_stopping_goes_on_from_its_state():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patience": 0}, "patience: expected at least 1, got 0"),
-        ({"min_delta": -1}, "min_delta: expected at least 0, got -1"),
+        ({"patience": 0}, "patience: expected >= 1, got 0"),
+        ({"min_delta": -1}, "min_delta: expected >= 0, got -1"),
         ({"min_delta": math.nan}, "min_delta"),
         ({"mode": "least"}, "mode: expected 'min' or 'max', got 'least'"),
     ],
