@@ -42,6 +42,11 @@ _STILL = 1000
 """Runs without a step after which that is told."""
 
 
+def _passed(every: int, before: int, now: int) -> bool:
+    """Whether a multiple of `every` lies after `before` and not after `now`."""
+    return now // every > before // every
+
+
 @dataclass(frozen=True)
 class Options:
     """What `fit` was told about how to train; see there."""
@@ -143,6 +148,7 @@ class Fitting:
     hooks: Sequence[SessionRunHook]
     termination: Termination
     columns: list[str] = field(default_factory=list)
+    _evaluated: int | None = None
     _saved: int | None = None
     _snapshot: tuple[int, TrainingState] | None = None
     _rollbacks: int = 0
@@ -164,7 +170,7 @@ class Fitting:
                 self.history.data_seconds = self.feeder.seconds
                 self.feeder.close()
             regular = self.history.stopped not in ("interrupt", "SIGTERM")
-            if regular and self.evaluation is not None and self.step % self.evaluation.every:
+            if regular and self.evaluation is not None and self._evaluated != self.step:
                 self._evaluate()
             if self.prefix is not None and self._saved != self.step:
                 self.save()
@@ -243,6 +249,7 @@ class Fitting:
                 if results is None:
                     continue
             self._in_a_row = 0
+            before = self.step
             if known:
                 self.step += 1
             elif not self._follow():  # one of several runs a step, or one that was left out
@@ -263,16 +270,17 @@ class Fitting:
                 continue
             if column is not None and self._is_enough(step, float(values[column])):
                 return "early stopping"
-            if evaluate_every and step % evaluate_every == 0 and self._evaluate():
+            # A step may count by more than one.
+            if evaluate_every and _passed(evaluate_every, before, step) and self._evaluate():
                 return "early stopping"
-            if back and step % back == 0:
+            if back and _passed(back, before, step):
                 self._remember()
             now = clock()
             if now >= show_at:
                 self._show()
                 show_at = now + self.progress.every
                 known = known and self._count() == step
-            if (save_steps is not None and step % save_steps == 0) or now >= save_at:
+            if (save_steps and _passed(save_steps, before, step)) or now >= save_at:
                 self.save()
                 save_at = clock() + (1e9 if save_secs is None else save_secs)
             if stop:
@@ -337,6 +345,7 @@ class Fitting:
     def _evaluate(self) -> bool:
         """Evaluate now; whether that was enough training."""
         assert self.evaluation is not None
+        self._evaluated = self.step
         values = self.evaluation.run(self.session)
         enough = False
         for name, value in values.items():

@@ -171,7 +171,9 @@ def test_a_step_that_counts_by_more_is_followed(graph):
             tf.train.GradientDescentOptimizer(0.1).minimize(m.loss), tf.assign_add(m.step, 3)
         )
     )
-    assert model.fit(steps=10).steps.tolist() == [3, 6, 9, 12]
+    history = model.fit(steps=10, eval=((X, Y), 5, {"loss": model.loss}))
+    assert history.steps.tolist() == [3, 6, 9, 12]
+    assert history.curve("eval/loss")[0].tolist() == [6, 12]
 
 
 def test_random_numbers_and_update_ops_are_as_in_a_loop_by_hand(graph):
