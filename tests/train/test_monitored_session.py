@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 import optkit as tf
-from optkit.errors import FailedPreconditionError, NotFoundError, OutOfRangeError
+from optkit.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+)
 from optkit.train.monitored_session import guarded_session
 
 
@@ -360,6 +365,12 @@ def test_a_checkpoint_of_another_model_is_no_damaged_one(tmp_path):
         counter()
         with pytest.raises(NotFoundError, match="'w' is missing"):
             tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path)
+    with tf.Graph().as_default():
+        tf.train.create_global_step()
+        step = tf.get_variable("other", [3])
+        scaffold = tf.train.Scaffold(saver=tf.train.Saver({"global_step": step}))
+        with pytest.raises(InvalidArgumentError, match="'global_step': expected float32"):
+            tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path, scaffold=scaffold)
 
 
 def test_a_record_that_points_elsewhere_deletes_nothing_there(tmp_path):
@@ -433,6 +444,8 @@ def test_sigterm_is_left_alone_without_a_directory_and_where_a_program_has_its_o
 def test_sigterm_in_a_run_ends_the_step_and_saves(tmp_path):
     add = counter()
 
+    reached = []
+
     class Terminates(tf.train.SessionRunHook):
         def after_run(self, run_context, run_values):
             signal.raise_signal(signal.SIGTERM)
@@ -441,11 +454,13 @@ def test_sigterm_in_a_run_ends_the_step_and_saves(tmp_path):
         with tf.train.MonitoredTrainingSession(
             checkpoint_dir=tmp_path, hooks=[Terminates()]
         ) as session:
-            session.run(add)
+            assert session.run(add) == 1
             assert session.should_stop()
+            reached.append(True)
 
     with pytest.raises(SystemExit) as caught:
         train()
+    assert reached == [True]
     assert caught.value.code == 143
     assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-1")
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

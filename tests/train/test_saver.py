@@ -270,6 +270,20 @@ def test_after_a_restart_old_checkpoints_are_known(session, tmp_path):
     assert [path[-3:] for path in second.last_checkpoints] == ["m-2", "m-3"]
 
 
+def test_what_a_list_of_others_names_elsewhere_is_never_deleted(session, tmp_path):
+    started(session, {"w": 1.0})
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+    precious = tf.train.Saver().save(session, outside / "precious")
+    own = tf.train.Saver(max_to_keep=1)
+    own.recover_last_checkpoints([precious])
+    own.save(session, inside / "m", 1)
+    assert tf.train.checkpoint_exists(precious)
+    own.save(session, outside / "m", 2)  # its own goes, wherever it is
+    assert files(inside) == ["checkpoint"]
+
+
 def test_a_directory_without_checkpoints_has_no_latest(tmp_path, caplog):
     assert tf.train.latest_checkpoint(tmp_path) is None
     assert tf.train.get_checkpoint_state(tmp_path / "nowhere") is None
