@@ -48,7 +48,8 @@ class DecoupledWeightDecayExtension(_Base):
 
     The decay is part of the optimizer's equation, so it costs no pass of its own. A sparse
     gradient decays the rows that it names. `minimize` and `apply_gradients` take a further
-    argument, decay_var_list: the variables to decay, all if None.
+    argument, decay_var_list: the variables to decay, all if None (an empty list is none of them;
+    TF decays all then).
 
     An optimizer whose step does not start from the variable (AdagradDA) undoes the decay.
 
