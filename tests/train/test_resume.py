@@ -123,6 +123,8 @@ def started(folder, *arguments):
 
 def test_sigterm_saves_and_exits_143_and_the_run_goes_on(tmp_path):
     process = started(tmp_path / "run", 100_000)
+    with pytest.raises(RuntimeError, match=f"in another process: pid {process.pid};"):
+        survivor.train(tmp_path / "run")
     process.terminate()
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (143, "")

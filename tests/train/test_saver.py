@@ -375,6 +375,15 @@ def test_all_that_does_not_fit_is_named_and_nothing_is_assigned(session, tmp_pat
     assert session.run(variables["d"]) == 5
 
 
+def test_what_nothing_takes_is_named_in_the_log(session, tmp_path, caplog):
+    started(session, {"w": 1.0})
+    arrays = {"w": np.array(2, np.float32), "b": np.ones(2), "a": np.ones(2)}
+    save_file(arrays, tmp_path / "m.safetensors")
+    with caplog.at_level(logging.INFO, "optkit"):
+        tf.train.Saver().restore(session, tmp_path / "m")
+    assert caplog.messages == [f"{tmp_path / 'm.safetensors'}: nothing takes a, b"]
+
+
 def test_reshape_takes_as_many_elements_in_another_shape(session, tmp_path):
     w = tf.get_variable("w", [2, 3])
     save_file({"w": np.arange(6, dtype=np.float32)}, tmp_path / "m.safetensors")
