@@ -427,7 +427,8 @@ class Code:
         text = "\n    ".join(["def program(state, fed, written, stream):", *body])
         scope = dict(space)
         exec(compile(text, FILE, "exec"), scope)
-        function: Callable[..., Any] = scope["program"]
+        # Not left in its own scope: that would be a cycle, which keeps the variables' memory.
+        function: Callable[..., Any] = scope.pop("program")
         return function
 
 
