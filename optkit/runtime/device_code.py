@@ -241,7 +241,8 @@ class DeviceCode:
         text = "\n    ".join(["def program(state, fed, written, stream):", *freed(self.lines)])
         scope = dict(self.space)
         exec(compile(text, FILE, "exec"), scope)
-        function: Callable[..., Any] = scope["program"]
+        # Not left in its own scope: that would be a cycle, which keeps the variables' memory.
+        function: Callable[..., Any] = scope.pop("program")
         return function
 
 

@@ -229,6 +229,21 @@ def test_sparse_steps_are_those_of_numpy():
     assert values["numpy"] == values["cupy"]
 
 
+@pytest.mark.cusim
+def test_shapes_are_known_to_the_host():
+    """Sizes that depend on a batch are worked out where they are asked for."""
+    x = tf.placeholder(tf.float32, [None, 4])
+    rows = tf.shape(x)[0]
+    y = tf.reshape(x, [rows * 2, 2]) + tf.zeros(tf.stack([rows * 2, 2]))
+    session = tf.Session()
+    feed = {x: cupy.ones((3, 4), "f4")}
+    for _ in range(2):
+        session.run(y, feed)
+    with logged() as log:
+        assert session.run(y, feed).shape == (6, 2)
+    assert copies_home(log) == 1
+
+
 # -- feeds ----------------------------------------------------------------------------------------
 
 
@@ -405,6 +420,7 @@ def test_streams_keep_the_order_of_feeds_and_runs(stream):
             assert session.value(w)[0] == -sum(range(1, i + 2))
         session.run(train_op, {x: array})
         array[...] = 100  # on the current stream, after the session has read it
+        cupy.cuda.get_current_stream().synchronize()
         session.synchronize()
     np.testing.assert_array_equal(session.value(w), -9)
 
@@ -460,10 +476,12 @@ def test_p102_a_closed_session_gives_its_memory_back():
         session.run(tf.global_variables_initializer())
         session.run(train_op)
         during = tf.memory_report()
+    closed = tf.memory_report()
     gc.collect()
     tf.release_memory()
     after = tf.memory_report()
     assert during.used >= before.used + 3 * w.shape.num_elements() * 4
+    assert closed.used + closed.pooled < during.used
     assert after.used <= before.used + 4096
     assert after.pooled <= before.pooled + 4096
     assert after.total >= after.free > 0

@@ -142,21 +142,31 @@ def test_an_update_of_no_rows():
     np.testing.assert_array_equal(w.get(), 1)
 
 
-def test_special_values_are_numpys():
+SPECIAL = {
+    "maximum": lambda xp, w, g: xp.maximum(w, g),
+    "minimum": lambda xp, w, g: xp.minimum(w, g),
+    "sign": lambda xp, w, g: xp.sign(w) * g,
+    "where": lambda xp, w, g: xp.where(xp.isnan(w) | ~xp.isfinite(g), 1, w),
+    "copysign": lambda xp, w, g: xp.copysign(g, w),
+    "truth": lambda xp, w, g: w * (w >= g) + g * (g > 0) - (w != g),
+    "clip": lambda xp, w, g: xp.clip(w, -1, 1) - g,
+    "absolute": lambda xp, w, g: abs(w) / g,
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_values_are_numpys(name):
     """NaN and infinity, signs of zero and ties, through everything that compares."""
-
-    def equation(xp, w, g):
-        a = xp.maximum(w, g) + xp.minimum(w, g) * xp.sign(g)
-        b = xp.where(xp.isnan(w) | ~xp.isfinite(g), 1, xp.copysign(2.0, w))
-        return a * (w >= g) + b * (g > 0) - xp.clip(w, -1, 1)
-
     corners = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 3.0, np.inf, -np.inf, np.nan], "f4")
     w, g = (x.ravel() for x in np.meshgrid(corners, corners))
     with np.errstate(all="ignore"):
-        expected = equation(np, w, g).astype(np.float32)
+        expected = SPECIAL[name](np, w, g).astype(np.float32)
     dw, dg = sent(w.copy(), g)
-    DeviceUpdate(equation, 0, (), np.dtype(np.float32)).bind([[dw]]).start([dg], [])()
+    DeviceUpdate(SPECIAL[name], 0, (), np.dtype(np.float32)).bind([[dw]]).start([dg], [])()
     np.testing.assert_array_equal(dw.get(), expected)
+    if name not in ("maximum", "minimum"):  # NumPy's take either of two zeros
+        known = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(dw.get()[known]), np.signbit(expected[known]))
 
 
 def test_dtypes_without_a_kernel():
@@ -225,6 +235,14 @@ def test_rows_with_one_number_are_added_as_numpy_adds_them(dtype, count, groups,
         np.testing.assert_array_equal(got, wanted)
         assert got.dtype == wanted.dtype
     np.testing.assert_array_equal(dvalues.get(), values)
+
+
+def test_sums_keep_the_sign_of_zero():
+    values, rows = np.array([-0.0, -0.0, -0.0, 0.0], "f4"), np.array([0, 2, 2, 1])
+    got = segment_sum(cupy, cupy.asarray(values), rows, 3).get()
+    wanted = segment_sum(np, values.copy(), rows, 3)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted))
+    assert np.signbit(got).tolist() == [True, False, True]
 
 
 def test_p112_repeated_rows_have_the_same_bits_in_every_run():
