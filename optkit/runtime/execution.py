@@ -14,6 +14,7 @@ from optkit.graph import Graph, GraphKeys, Operation, Tensor
 from optkit.ops.random import Stream
 from optkit.runtime.kernels import as_op_error, guarded, of_text, stored
 from optkit.runtime.plan import Plan, Step
+from optkit.runtime.trace import traced
 
 __all__ = ["Run", "handed_out", "uninitialized"]
 
@@ -230,28 +231,13 @@ class Run:
         """Tell where a non-finite value came from, and at which step."""
         if step.op.kind.name != "CheckNumerics":
             return
-        first = self._first_nonfinite(step.op)
-        if first is not None:
-            error.message += f"; the first non-finite value came from {first.describe()}"
+        (checked,) = step.op.inputs
+        origin = traced(self.plan, self.values, self.backend).origin([checked.name])
+        if origin is not None:
+            where = f"the gradient of {origin.forward}" if origin.forward else origin.told
+            error.message += f"; the first value that is not finite came from {where}"
         for variable in self.graph.get_collection(GraphKeys.GLOBAL_STEP):
             held = self.state.get(variable.op)
             if held is not None:
                 error.message += f"; {variable.op.name} = {int(held)}"
         error.args = (error.message,)
-
-    def _first_nonfinite(self, last: Operation) -> Operation | None:
-        """The earliest operation before `last`, or fed tensor, whose value is not finite."""
-        wanted = {last}
-        for step in reversed(self.plan.steps):
-            if step.op in wanted:
-                wanted.update(tensor.op for tensor in step.op.inputs)
-        wanted.discard(last)
-        for op in sorted(wanted, key=lambda op: op.index):
-            for tensor in op.outputs:
-                place = self.plan.places.get(tensor)
-                value = None if place is None else self.values[place]
-                if not tensor.dtype.is_floating or value is None or value is _SKIPPED:
-                    continue
-                if not bool(self.backend.xp.isfinite(value).all()):
-                    return op
-        return None

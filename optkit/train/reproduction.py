@@ -19,7 +19,8 @@ import numpy as np
 from optkit.dtypes import DType, as_dtype
 from optkit.graph import Operation
 from optkit.ops.core import REGISTRY
-from optkit.runtime.diagnosis import CHECKS, Node, Report, Trace, report
+from optkit.runtime.diagnosis import CHECKS, Report, report
+from optkit.runtime.trace import Node, Trace
 from optkit.train.tensor_file import read_arrays, write_arrays
 from optkit.version import __version__
 

@@ -161,3 +161,25 @@ def test_bfloat16_is_looked_at_too():
     types = pytest.importorskip("ml_dtypes")
     value = np.array([np.inf, 1], types.bfloat16)
     assert describe_values("t", value) == "t: bfloat16 (2,), 1 infinite of 2, the rest all 1"
+
+
+def test_p050_a_failed_check_in_a_plain_run_names_the_culprit_and_the_step():
+    x = tf.placeholder(tf.float32, [2], name="x")
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+    masked = tf.exp(tf.constant(F([-np.inf, 0])) + x)  # an infinity that is meant
+    loss = tf.reduce_sum(masked) + tf.reduce_mean(tf.log(x * w, name="culprit"))
+    train_op = tf.contrib.training.create_train_op(loss, tf.train.AdamOptimizer(0.1))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(train_op, {x: F([1, 2])})
+        before = session.export_state()
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            session.run(train_op, {x: F([1, -2])})
+        after = session.export_state()
+    text = str(caught.value)
+    assert "LossTensor is inf or nan" in text
+    assert "the first value that is not finite came from operation 'culprit' (Log)" in text
+    assert f"built at {__file__}" in text
+    assert "global_step = 1" in text
+    # P051: nothing has changed.
+    assert all((before.variables[k] == after.variables[k]).all() for k in before.variables)
