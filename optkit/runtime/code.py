@@ -25,7 +25,7 @@ from optkit.runtime.plan import Plan, Step
 from optkit.runtime.updates import DenseGroup, Part, flat, gathered
 from optkit.runtime.workspace import LARGE, Life, Tenant, placed
 
-__all__ = ["FILE", "Code", "StaleShapeError", "fold", "freed", "new_values"]
+__all__ = ["FILE", "Code", "StaleShapeError", "fold", "freed", "new_values", "reached"]
 
 _FOLDED = 1 << 16
 """Elements up to which a constant expression is worked out once."""
@@ -88,7 +88,7 @@ class Code:
             "handed_out": handed_out,
             "norm_of_parts": norm_of_parts,
             "np": np,
-            "reached": _reached,
+            "reached": reached,
             "StaleShapeError": StaleShapeError,
         }
         self.names: dict[int, str] = {}
@@ -432,7 +432,7 @@ class Code:
         return function
 
 
-def _reached(taken: Any, value: Any) -> Any:
+def reached(taken: Any, value: Any) -> Any:
     """A fetched value from inside a branch; the reference tells what is wrong if there is none."""
     if not taken:
         raise InvalidArgumentError("the branch was not taken")
