@@ -92,6 +92,12 @@ class MonitoredSession:
     ) -> None:
         self._guard = guard if guard is not None else _Guard(())
         self._graph = get_default_graph()
+        if self._graph.eager:
+            self._guard.release()
+            raise RuntimeError(
+                "MonitoredSession: eager mode has no graph to run; build one inside `with "
+                "tf.Graph().as_default():`"
+            )
         self._was_finalized = self._graph.finalized
         self._hooks = list(hooks or ())
         # A checkpoint holds what the other hooks did at its step.

@@ -190,6 +190,16 @@ def test_a_graph_that_was_finalized_stays_so():
     assert tf.get_default_graph().finalized
 
 
+def test_eager_mode_has_no_graph_to_run(tmp_path):
+    with tf.eager():
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="eager mode has no graph"):
+                tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path)
+    counter()
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path):  # the lock is free
+        pass
+
+
 def test_a_step_of_several_runs():
     add = counter()
     events = []
