@@ -17,7 +17,7 @@ import numpy as np
 from optkit.backend import Backend
 from optkit.dtypes import string
 from optkit.graph import Operation, Tensor
-from optkit.runtime.code import FILE, fold, freed, new_values
+from optkit.runtime.code import FILE, fold, freed, new_values, reached
 from optkit.runtime.device_updates import DeviceGroup, DeviceRows
 from optkit.runtime.kernels import of_text
 from optkit.runtime.plan import Plan, Step
@@ -41,6 +41,8 @@ class DeviceCode:
             "on_device": backend.asarray,
             "on_host": backend.to_numpy,
             "number": _number,
+            "np": np,
+            "reached": reached,
         }
         self.tensors = {place: tensor for tensor, place in plan.places.items()}
         # Where a value is: on the device; on the host; or where the run finds it.
@@ -50,6 +52,16 @@ class DeviceCode:
         self.constants: dict[int, Any] = {}
         self.updates: list[str] = []
         self.versions: dict[tuple[Operation, Operation], str] = {}
+        self.steps = {place: s for s in plan.steps for place in s.outputs if place is not None}
+        # The names that are None when a branch is not taken, in the order of their lines.
+        self.conditional: dict[str, None] = {}
+        self.predicates: dict[int, str] = {}
+        for i, place in enumerate(plan.fed):
+            tensor = self.tensors[place]
+            if tensor.sizes == () and not tensor.dtype.is_floating and tensor.dtype is not string:
+                # Flags and counts decide what is done: the host must know them.
+                self.host[place] = f"h{i}"
+                self.lines.append(f"h{i} = on_host(fed[{i}])")
 
     def bound(self, value: Any) -> str:
         """A name for a value of the compiler's."""
@@ -67,9 +79,7 @@ class DeviceCode:
             if place in self.constants:
                 self.device[place] = self.bound(self.backend.asarray(self.constants[place]))
             else:
-                name = f"v{place}d"
-                self.lines.append(f"{name} = on_device({self.anywhere(place)})")
-                self.device[place] = name
+                self.device[place] = self._converted(place, f"v{place}d", "on_device")
         return self.device[place]
 
     def on_host(self, place: int) -> str:
@@ -78,10 +88,18 @@ class DeviceCode:
             if place in self.constants:
                 self.host[place] = self.bound(self.constants[place])
             else:
-                name = f"v{place}h"
-                self.lines.append(f"{name} = on_host({self.anywhere(place)})")
-                self.host[place] = name
+                self.host[place] = self._converted(place, f"v{place}h", "on_host")
         return self.host[place]
+
+    def _converted(self, place: int, name: str, how: str) -> str:
+        """A line that makes a value's copy on the other side, whoever asks for it first."""
+        source = self.anywhere(place)
+        if source in self.conditional:
+            self.conditional[name] = None
+            self.lines.append(f"{name} = None if {source} is None else {how}({source})")
+        else:
+            self.lines.append(f"{name} = {how}({source})")
+        return name
 
     def anywhere(self, place: int) -> str:
         """The name of a value where it is, on the host if it is there too."""
@@ -93,6 +111,29 @@ class DeviceCode:
         """Whether a value is on the host without anybody waiting for it."""
         return place in self.host or place in self.constants
 
+    # -- branches ---------------------------------------------------------------------------
+
+    def _line(self, step: Step, targets: Sequence[str], value: str) -> None:
+        """A line that gives a value to names, if the branches around the operation are taken."""
+        condition = self._condition(step)
+        line = f"{', '.join(targets)} = {value}"
+        if condition:
+            self.conditional.update(dict.fromkeys(name for name in targets if name != "_"))
+            line = f"if {condition}: {line}"
+        self.lines.append(line)
+
+    def _condition(self, step: Step) -> str:
+        """Whether all `cond` branches around an operation are taken, "" if there are none."""
+        tests = [(self._predicate(place), taken) for place, taken in step.branch]
+        return " and ".join(name if taken else f"not {name}" for name, taken in tests)
+
+    def _predicate(self, place: int) -> str:
+        if place not in self.predicates:
+            value = self.on_host(place)
+            self.predicates[place] = f"p{place}"
+            self.lines.append(f"p{place} = bool({value})")
+        return self.predicates[place]
+
     # -- operations that write nothing ------------------------------------------------------
 
     def compute(self, step: Step) -> None:
@@ -100,6 +141,14 @@ class DeviceCode:
         op, kind = step.op, step.op.kind
         if kind.access in ("variable", "read"):
             self._read(step)
+        elif kind.access == "initialized":
+            (place,) = step.outputs
+            if place is not None:
+                self.host[place] = f"v{place}"
+                value = f"np.asarray({self.bound(op.variables[0])} in state)"
+                self._line(step, [f"v{place}"], value)
+        elif kind.merges:
+            self._merge(step)
         elif kind.name in ("Identity", "StopGradient"):
             self._alias(step)
         elif op.outputs and not fold(step, self.constants):
@@ -113,11 +162,24 @@ class DeviceCode:
         fed = self.plan.fed_variables.get(variable)
         if fed is not None:
             self.found[place] = self.found[fed]
-        elif step.sources:
+        elif step.sources and self.versions[variable, step.sources[0]] not in self.conditional:
             self.device[place] = self.versions[variable, step.sources[0]]
         else:
+            # A write in a branch that was not taken has no value.
+            sources = [self.versions[variable, write] for write in step.sources]
+            written = "".join(f"{source} if {source} is not None else " for source in sources)
             name = self.device[place] = f"v{place}"
-            self.lines.append(f"{name} = state[{self.bound(variable)}]")
+            self._line(step, [name], f"{written}state[{self.bound(variable)}]")
+
+    def _merge(self, step: Step) -> None:
+        (place,) = step.outputs
+        if place is None:
+            return
+        predicate = self._predicate(step.inputs[0])
+        yes, no = map(self.on_device, step.inputs[1:])
+        text = self.tensors[place].dtype is string
+        (self.found if text else self.device)[place] = f"v{place}"
+        self._line(step, [f"v{place}"], f"{yes} if {predicate} else {no}")
 
     def _alias(self, step: Step) -> None:
         (source,), (place,) = step.inputs, step.outputs
@@ -147,7 +209,7 @@ class DeviceCode:
             targets.append("_" if place is None else f"v{place}")
             if place is not None:
                 self._places(step, tensor, on_host)[place] = f"v{place}"
-        self.lines.append(f"{', '.join(targets)} = {kernel}({', '.join(arguments)})")
+        self._line(step, targets, f"{kernel}({', '.join(arguments)})")
 
     def _argument(self, step: Step, i: int) -> str:
         kind, place = step.op.kind, step.inputs[i]
@@ -186,8 +248,8 @@ class DeviceCode:
         op = step.op
         write = self.bound(functools.partial(new_values, self.backend.xp, op))
         arguments = "".join(f", {self._argument(step, i)}" for i in range(len(step.inputs)))
-        names = tuple(f"w{op.index}_{i}" for i in range(len(op.variables)))
-        self.lines.append(f"{', '.join(names)}, = {write}(state, written, fed{arguments})")
+        names = [f"w{op.index}_{i}" for i in range(len(op.variables))]
+        self._line(step, [*names, "_"], f"*{write}(state, written, fed{arguments}), None")
         self.versions |= {(v, op): name for v, name in zip(op.variables, names, strict=True)}
         for place in step.outputs:
             if place is not None:
@@ -232,13 +294,20 @@ class DeviceCode:
 
     def function(self) -> Callable[..., Any]:
         """The program: gives what is fetched, where it is, and the launches that are left."""
-        results = [
-            self.anywhere(place) if isinstance(item, Tensor) and place is not None else "None"
-            for item, place in zip(self.plan.fetches, self.plan.fetched, strict=True)
-        ]
+        results = []
+        for item, place in zip(self.plan.fetches, self.plan.fetched, strict=True):
+            if not isinstance(item, Tensor) or place is None:
+                results.append("None")
+                continue
+            name = self.anywhere(place)
+            condition = self._condition(self.steps[place]) if place in self.steps else ""
+            results.append(f"reached({condition}, {name})" if condition else name)
         updates = "".join(f"{update}, " for update in self.updates)
         self.lines.append(f"return [{', '.join(results)}], ({updates})")
-        text = "\n    ".join(["def program(state, fed, written, stream):", *freed(self.lines)])
+        body = freed(self.lines)
+        if self.conditional:
+            body.insert(0, f"{' = '.join(self.conditional)} = None")
+        text = "\n    ".join(["def program(state, fed, written, stream):", *body])
         scope = dict(self.space)
         exec(compile(text, FILE, "exec"), scope)
         # Not left in its own scope: that would be a cycle, which keeps the variables' memory.

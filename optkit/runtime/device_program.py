@@ -37,7 +37,7 @@ def device_program(plan: Plan, backend: Backend) -> DeviceProgram | None:
     """The plan as a program for a device, or None where only the reference can run it."""
     for step in plan.steps:
         kind = step.op.kind
-        if step.branch or kind.merges or kind.access == "initialized" or kind.effect:
+        if kind.effect:  # a program that fails runs again by the reference
             return None
         if kind.kernel is None and kind.access is None:
             return None  # a placeholder that was not fed: the reference tells
@@ -132,13 +132,17 @@ class DeviceProgram:
 
 
 def _seen(plan: Plan, readers: Mapping[int, int]) -> set[Operation]:
-    """The writes whose results are seen in the run: by a read, a reader, or another write."""
+    """The writes whose results are seen in the run: by a read, a reader, or another write.
+
+    With them, those in branches: whether they happen shows in the run only.
+    """
     writes = [step for step in plan.steps if step.op.kind.access == "write"]
     count = Counter(variable for step in writes for variable in step.op.variables)
     seen = {
         step.op
         for step in writes
-        if any(count[variable] > 1 for variable in step.op.variables)
+        if step.branch
+        or any(count[variable] > 1 for variable in step.op.variables)
         or any(readers[place] for place in step.outputs if place is not None)
     }
     return seen.union(*(step.sources[:1] for step in plan.steps))

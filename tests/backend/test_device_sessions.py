@@ -229,6 +229,75 @@ def test_sparse_steps_are_those_of_numpy():
     assert values["numpy"] == values["cupy"]
 
 
+class Switched:
+    """A model that does one thing in training and another one after it."""
+
+    def __init__(self, backend):
+        self.training = tf.placeholder(tf.bool, [], name="training")
+        self.x = tf.placeholder(tf.float32, [None, 3], name="x")
+        w = tf.Variable(np.ones((3, 2), "f4"))
+        mean = tf.Variable(np.zeros(3, "f4"), trainable=False)
+        batch = tf.reduce_mean(self.x, 0)
+
+        def average():
+            with tf.control_dependencies([mean.assign(mean * 0.5 + batch * 0.5)]):
+                return tf.identity(batch)
+
+        centred = self.x - tf.cond(self.training, average, mean.read_value)
+        self.y = tf.matmul(centred, w)
+        self.inner = tf.cond(
+            tf.logical_not(self.training),
+            lambda: tf.cond(self.x[0, 0] > 0, lambda: tf.constant(1), lambda: tf.constant(2)),
+            lambda: tf.constant(3),
+        )
+        self.train_op = tf.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(self.y**2))
+        self.held = w, mean
+        self.session = tf.Session(backend=backend)
+        self.session.run(tf.global_variables_initializer())
+
+    def run(self, *fetches, training):
+        x = np.arange(12, dtype="f4").reshape(4, 3)
+        return self.session.run(list(fetches), {self.x: x, self.training: training})
+
+
+def test_branches_do_what_numpy_does():
+    results = {}
+    for backend in ("numpy", "cupy"):
+        with tf.Graph().as_default():
+            model = Switched(backend)
+            found = []
+            for training in (True, False, True, True, False):
+                found += model.run(model.y, model.inner, model.train_op, training=training)[:2]
+            found += [model.session.value(v) for v in model.held]
+            results[backend] = found
+    for got, wanted in zip(results["cupy"], results["numpy"], strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.cusim
+def test_a_fed_flag_is_asked_of_nobody():
+    model = Switched("cupy")
+    for training in (True, False):
+        for _ in range(2):
+            model.run(model.y, model.train_op, training=training)
+        with logged() as log:
+            model.run(model.y, model.train_op, training=training)
+        assert log.count("update") == 1
+        assert copies_home(log) == 1
+    assert all(isinstance(p, DeviceProgram) for p in model.session._programs.values())
+
+
+def test_a_value_of_a_branch_that_was_not_taken():
+    training = tf.placeholder(tf.bool, [])
+    inner = []
+    tf.cond(training, lambda: inner.append(tf.constant(1.0) * 2) or inner[0], lambda: 0.0)
+    session = tf.Session()
+    for _ in range(2):
+        assert session.run(inner[0], {training: True}) == 2
+        with pytest.raises(InvalidArgumentError, match="branch that was not taken"):
+            session.run(inner[0], {training: False})
+
+
 @pytest.mark.cusim
 def test_shapes_are_known_to_the_host():
     """Sizes that depend on a batch are worked out where they are asked for."""
