@@ -171,8 +171,7 @@ def _existing_norm(ops: Sequence[Operation], gradients: Mapping[str, Tensor]) ->
     chains = [set(_raw(gradient)) for gradient in gradients.values()]
     for op in ops:
         if op.kind.name == "GlobalNorm" and op.branch is None:
-            measured = {tensor for x in op.inputs for tensor in _raw(x)}
-            if all(chain & measured for chain in chains):
+            if all(chain.intersection(op.inputs) for chain in chains):
                 return op.outputs[0]
     return None
 

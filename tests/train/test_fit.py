@@ -345,6 +345,26 @@ def test_checkpoints_by_steps(model, tmp_path):
     assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-10")
 
 
+def test_p072_events_are_on_disk_before_the_checkpoint_after_them(model, tmp_path, monkeypatch):
+    seen = []
+    save = tf.train.Saver.save
+
+    def saved(*args, **options):
+        events = [scalars(tmp_path / sub) for sub in ("", "eval")]
+        seen.append([tags["loss"][-1][0] for tags in events])
+        return save(*args, **options)
+
+    monkeypatch.setattr(tf.train.Saver, "save", saved)
+    model.fit(
+        steps=20,
+        logdir=tmp_path,
+        save_summaries_steps=1,
+        save_checkpoint_steps=5,
+        eval=((X, Y), 5, {"loss": model.loss}),
+    )
+    assert seen == [[5, 5], [10, 10], [15, 15], [20, 20]]
+
+
 def test_a_cell_that_runs_again_is_told_why_nothing_happens(model, tmp_path):
     model.fit(steps=5, logdir=tmp_path)
     with pytest.warns(RuntimeWarning, match=r"resume=False or another logdir to start anew"):

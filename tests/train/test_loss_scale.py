@@ -119,6 +119,7 @@ def test_a_run_that_is_not_finite_moves_nothing(make):
         session.run(train_op, {x: 1})
         assert session.value(step) == 2
         assert session.value(w) != before["w"]
+    assert tf.get_collection(tf.GraphKeys.TRAIN_OP) == [train_op]
     names = {v.op.name for v in optimizer.variables()}
     assert all(name.startswith(("w/", "beta", "Adagrad")) for name in names), names
 
