@@ -63,3 +63,12 @@ def test_a_bad_step_is_a_value_error_and_a_type_error():
     for kind in (ValueError, TypeError):
         with pytest.raises(kind, match="global_step"):
             raise errors.ValueOrTypeError("global_step: bad")
+
+
+def test_a_step_that_is_not_finite_travels_with_its_report(tmp_path):
+    error = errors.NonFiniteError("at step 3", ("a report",), tmp_path / "file")
+    assert isinstance(error, errors.NanLossDuringTrainingError)
+    for travelled in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert str(travelled) == "at step 3"
+        assert (travelled.report, travelled.path) == (("a report",), tmp_path / "file")
+    assert issubclass(errors.DivergedError, RuntimeError)
