@@ -7,6 +7,7 @@ it. Tags follow TF1: the name in its name scope, cleaned, made unique in the gra
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -339,9 +340,16 @@ class FileWriter:
         if global_step > 1:
             self._annotated = Annotator(layout=False)
 
-    def flush(self) -> None:
-        """Return when everything added is in the file."""
+    def flush(self, *, durable: bool = False) -> None:
+        """Return when everything added is in the file; with `durable`, when it is on the disk."""
         self._log.flush()
+        path = self._log.path
+        if durable and path is not None:
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def close(self) -> None:
         """Write what is left and close the file."""
@@ -388,10 +396,10 @@ class FileWriterCache:
         return writer
 
     @staticmethod
-    def flush() -> None:
-        """Return when everything added to any of the writers is in its file."""
+    def flush(*, durable: bool = False) -> None:
+        """Return when everything added to any of the writers is in its file, or on the disk."""
         for writer in FileWriterCache._writers.values():
-            writer.flush()
+            writer.flush(durable=durable)
 
     @staticmethod
     def clear() -> None:

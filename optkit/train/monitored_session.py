@@ -153,8 +153,8 @@ class MonitoredSession:
         return {"hooks": states}
 
     def _flush(self) -> None:
-        """Have all events in their files, also those of writers that hooks were given."""
-        summary.FileWriterCache.flush()
+        """Have all events on the disk, and what other writers have that hooks were given."""
+        summary.FileWriterCache.flush(durable=True)
         for hook in self._hooks:
             own = getattr(hook, "flush", None)
             if callable(own) and not isinstance(hook, CheckpointSaverHook):

@@ -1,8 +1,10 @@
 """The hooks of tf.train, and the timer that they share."""
 
 import logging
+import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from optkit.train import hooks as hooks_module
 from summaries import read
 
 train = tf.train
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
 
 
 @pytest.fixture(autouse=True)
@@ -505,6 +510,23 @@ def test_a_save_comes_after_what_others_wrote_in_its_step(tmp_path):
     )
     run([saver, Writes()], 2, op)
     assert seen == [("saves", 0), ("wrote", 1), ("saves", 1), ("wrote", 2), ("saves", 2)]
+
+
+@needs_proc
+def test_events_are_on_the_disk_before_a_checkpoint_is(tmp_path, monkeypatch):
+    """Else a power failure could leave a checkpoint whose events are lost."""
+    done, fsync = [], os.fsync
+
+    def noted(descriptor):
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        done.append("events" if "tfevents" in name else "checkpoint" if "ckpt" in name else "")
+        fsync(descriptor)
+
+    op = counter()
+    with train.MonitoredTrainingSession(checkpoint_dir=tmp_path) as session:
+        session.run(op)
+        monkeypatch.setattr("os.fsync", noted)
+    assert [name for name in done if name] == ["events", "checkpoint"]
 
 
 def test_the_best_checkpoints_are_kept(tmp_path):
