@@ -23,9 +23,10 @@ MODULES = {
     "contrib.training": optkit.contrib.training,
 }
 # What changes more than the graph, only opens a scope, waits for something to happen, or starts a
-# session, for which the graph gets its initialisers first.
+# session, for which the graph gets its initialisers and checks first.
 NOT_CALLED = {
     "MonitoredTrainingSession",
+    "fit",
     "train",
     "checkpoints_iterator",
     "wait_for_new_checkpoint",
