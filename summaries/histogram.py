@@ -301,12 +301,12 @@ def _count(values: NDArray[Any], scale: Any) -> Counted:
 def _by_tally(values: NDArray[Any], scale: Any, most: int) -> Histogram | None:
     """The histogram by one compiled call.
 
-    None where the array is not of the float type it is counted in, or not contiguous; where a value
-    is not finite, so that the sums are none; and where buckets are to be merged.
+    None where the array is not of the float type it is counted in; where a value is not finite, so
+    that the sums are none; and where buckets are to be merged.
     """
     compiled = _loops.loops(values.size)
     layout = _BY_DTYPE.get(values.dtype)
-    if compiled is None or layout is None or not values.flags.forc:
+    if compiled is None or layout is None:
         return None
     limits, numbers = np.empty((2, most))
     nonfinite, used, low, high, total, squares = compiled.tally(

@@ -60,8 +60,9 @@ def test_merging_the_merged_joins_again():
 
 def test_what_must_run_before_a_part_runs_before_the_whole():
     count = tf.Variable(0, name="count")
+    value = tf.constant(1.0)
     with tf.control_dependencies([tf.assign_add(count, 1)]):
-        part = tf.summary.scalar("x", 1.0)
+        part = tf.summary.scalar("x", value)
     merged = tf.summary.merge([tf.summary.merge([part])])
     with session() as sess:
         sess.run(merged)
@@ -132,6 +133,35 @@ def test_a_conditional_summary_is_empty_otherwise(merged, monkeypatch):
             assert not counted, "what is not written is not counted"
         assert tags(sess.run(fetch, {flag: True})) == (["h", "s"] if merged else ["h"])
     assert part.graph is flag.graph
+
+
+# -- norms ----------------------------------------------------------------------------------------
+
+
+def test_a_norm_comes_from_its_own_histogram_alone():
+    """Only where it follows it: there the norm that was passed is not computed."""
+    note = quantity_metadata("gradients", "w")
+    a = summary.tagged_histogram("a", tf.constant([3.0, 4.0]), metadata=note)
+    b = summary.tagged_histogram("b", tf.constant([1.0, 0.0]))
+    passed = tf.constant(7.0)
+    norm = summary.tagged_scalar("norm", passed, note, norm_of=a)
+    together, apart, alone = (tf.summary.merge(part) for part in ([a, norm], [a, b, norm], [norm]))
+    assert passed not in together.op.inputs
+    seen = [parse_summary(data) for data in fetched(together, apart, alone)]
+    assert [values[-1][::2] for values in seen] == [("norm", 5.0), ("norm", 7.0), ("norm", 7.0)]
+    again = tf.summary.merge([together, b])
+    assert [tag for tag, _, _ in parse_summary(fetched(again)[0])] == ["a", "norm", "b"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_norm_needs_the_condition_of_its_histogram(same):
+    one, other = tf.placeholder(tf.bool, []), tf.placeholder(tf.bool, [])
+    with summary.written_when(one):
+        histogram = summary.tagged_histogram("h", tf.constant([3.0, 4.0]))
+    with summary.written_when(one if same else other):
+        summary.tagged_scalar("norm", 7.0, norm_of=histogram)
+    data = fetched(tf.summary.merge_all(), feed={one: True, other: False})[0]
+    assert tags(data) == (["h", "norm"] if same else ["h"])
 
 
 # -- notes ----------------------------------------------------------------------------------------

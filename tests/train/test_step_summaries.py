@@ -225,17 +225,27 @@ def test_a_product_of_other_shapes_is_no_factor():
     assert factored(g * tf.constant(2.0))[0] is g
 
 
+@pytest.mark.parametrize("wanted", [["gradients", "gradient_norm"], ["gradient_norm"]])
 @pytest.mark.parametrize("scale", [-2.0, 0.5])
-def test_a_negative_factor_leaves_a_norm_positive(scale):
+def test_a_negative_factor_leaves_a_norm_positive(scale, wanted):
     w = tf.Variable(np.array([3.0, 4.0], F), name="w")
+    multipliers = {"w": tf.constant(scale)}
     train_op = optimize_loss(
-        tf.reduce_sum(w),
-        None,
-        0.1,
-        "SGD",
-        gradient_multipliers={"w": tf.constant(scale)},
-        summaries=["gradients", "gradient_norm"],
+        tf.reduce_sum(w), None, 0.1, "SGD", gradient_multipliers=multipliers, summaries=wanted
     )
     seen, _, _ = told(train_op)
     assert seen["gradient_norm/w_0"] == pytest.approx(abs(scale) * math.sqrt(2))
-    assert seen["gradients/w_0"]["sum"] == 2 * scale
+    if "gradients" in wanted:
+        assert seen["gradients/w_0"]["sum"] == 2 * scale
+
+
+def test_summaries_alone_take_no_step():
+    """An update's size is worked out beside the update."""
+    model = quadratic()
+    optimize_loss(model.loss, model.step, 0.1, "Adam", clip_gradients=1.0, summaries=EVERY)
+    merged = tf.summary.merge_all()
+    assert not any(op.kind is UPDATE for op in needed([merged]))
+    with session() as sess:
+        first = sess.run(merged)
+        assert sess.run(merged) == first
+        assert sess.value(model.step) == 0
