@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 SURVIVOR = Path(__file__).with_name("survivor.py")
 SPEED = "global_step/sec"
 
+pytestmark = pytest.mark.host("it trains in processes of their own")
+
 
 def survive(folder, kills, seed, jit="plain", timeout=300):
     """Runs with so many kills, in `folder`; the directories of those that were disturbed."""
@@ -101,7 +103,6 @@ def check(folder, runs):
         assert hidden == []  # no lock, nothing half-written
 
 
-@pytest.mark.host("it trains in processes of their own")
 def test_twenty_kills_change_nothing(tmp_path):
     check(tmp_path, survive(tmp_path, 20, seed=0))
 
