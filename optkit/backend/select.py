@@ -47,6 +47,13 @@ class Backend:
         """A host array on this backend; the same array on NumPy. Texts are always on the host."""
         return array if self.xp is np or array.dtype.kind == "O" else self.xp.asarray(array)
 
+    def here(self, array: Any) -> Any:
+        """An array of any backend as this one's; the same array if it is."""
+        on_host = isinstance(array, np.ndarray | np.generic)
+        if self.xp is np:
+            return array if on_host else to_numpy(array)
+        return self.asarray(array) if on_host else array
+
     def shared(self, value: Any) -> Any:
         """An array of another library that is on a device, as the backend's: the same memory.
 

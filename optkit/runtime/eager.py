@@ -228,7 +228,9 @@ class EagerGraph(Graph):
                 f"{kind.name}: eager mode has no session to feed; pass the value itself"
             )
         backend = self.backend
-        values = [tensor.value for tensor in inputs if isinstance(tensor, EagerTensor)]
+        values = [
+            backend.here(tensor.value) for tensor in inputs if isinstance(tensor, EagerTensor)
+        ]
         for i in kind.host:
             values[i] = backend.to_numpy(values[i])
         try:
@@ -259,7 +261,9 @@ class EagerGraph(Graph):
     def _write(
         self, op: EagerOperation, values: Sequence[Any], backend: backends.Backend
     ) -> Sequence[Any]:
-        currents = [self.held(v) for v in op.variables] if op.kind.reads_target else []
+        currents = (
+            [backend.here(self.held(v)) for v in op.variables] if op.kind.reads_target else []
+        )
         assert op.kind.kernel is not None
         news = op.kind.kernel(backend.xp, *currents, *values, **op.attrs)
         owned = [
