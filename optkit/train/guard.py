@@ -170,9 +170,9 @@ def _existing_norm(ops: Sequence[Operation], gradients: Mapping[str, Tensor]) ->
         return None
     chains = [set(_raw(gradient)) for gradient in gradients.values()]
     for op in ops:
-        if op.kind.name == "GlobalNorm" and op.branch is None:
-            if all(chain.intersection(op.inputs) for chain in chains):
-                return op.outputs[0]
+        usable = op.kind.name == "GlobalNorm" and op.branch is None
+        if usable and all(chain.intersection(op.inputs) for chain in chains):
+            return op.outputs[0]
     return None
 
 
