@@ -693,3 +693,24 @@ def test_checked_train_ops_wait_once():
     with pytest.raises(InvalidArgumentError, match="LossTensor is inf or nan"):
         session.run(train_op, {x: np.array([1, -1, 1], "f4")})
     np.testing.assert_array_equal(session.value(w), before)
+
+
+# -- eager mode -----------------------------------------------------------------------------------
+
+
+def test_p108_eager_values_move_to_the_backend_that_works_with_them():
+    with tf.eager():
+        made = {}
+        for backend in ("numpy", "cupy"):
+            with tf.use_backend(backend):
+                made[backend] = tf.constant([1.0, 2.0]), tf.Variable(np.ones(2, "f4"))
+        for backend, other in (("numpy", "cupy"), ("cupy", "numpy")):
+            (a, v), (b, u) = made[backend], made[other]
+            with tf.use_backend(backend):
+                np.testing.assert_array_equal((a + b).numpy(), [2, 4])
+                np.testing.assert_array_equal(tf.stack([b, a]).numpy(), [[1, 2], [1, 2]])
+                np.testing.assert_array_equal((u * a).numpy(), [1, 2])
+                tf.train.GradientDescentOptimizer(1.0).apply_gradients([(a, u), (b, v)])
+                for variable in (u, v):
+                    variable.assign_add(a)
+                    np.testing.assert_array_equal(variable.numpy(), 1)
