@@ -228,6 +228,16 @@ class EagerGraph(Graph):
                 f"{kind.name}: eager mode has no session to feed; pass the value itself"
             )
         backend = self.backend
+        if backend.index is None:
+            return self._computed(op, inputs, backend)
+        with backend.xp.cuda.Device(backend.index):
+            return self._computed(op, inputs, backend)
+
+    def _computed(
+        self, op: EagerOperation, inputs: Sequence[Tensor], backend: backends.Backend
+    ) -> Sequence[Any]:
+        kind = op.kind
+        assert kind.kernel is not None
         values = [
             backend.here(tensor.value) for tensor in inputs if isinstance(tensor, EagerTensor)
         ]
