@@ -117,16 +117,12 @@ class Matcher:
             lone = lone and (isinstance(batch, tuple) or getattr(batch[0], "shape", ()) != ())
             return {keys[0]: batch[0] if lone else batch}
         names = ", ".join(key.name for key in keys)
+        parts = "part" if len(keys) == 1 else "parts"
+        expected = f"data: expected batches of {len(keys)} {parts}, for inputs ({names})"
         if not isinstance(batch, tuple | list):
-            raise TypeError(
-                f"data: expected batches of {len(keys)} parts, for inputs ({names}), got "
-                f"{_kind(batch)}"
-            )
+            raise TypeError(f"{expected}, got {_kind(batch)}")
         if len(batch) != len(keys):
-            raise ValueError(
-                f"data: expected batches of {len(keys)} parts, for inputs ({names}), got one of "
-                f"{len(batch)}"
-            )
+            raise ValueError(f"{expected}, got one of {len(batch)}")
         return dict(zip(keys, batch, strict=True))
 
     def is_batch(self, data: Any) -> bool:
@@ -417,6 +413,11 @@ class Feeder:
         if self._count == 20 and self._prefetch is None and isinstance(self._source.data, Batches):
             self._prefetch = 2 if self.seconds / 20 > _WORTH_A_THREAD else 0
         return self._match(batch)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no batch was given out, now or before the data went on from a position."""
+        return self._source is not None and not self.position().get("count")
 
     def position(self) -> dict[str, Any]:
         """Where the data is after the feeds given out last, as JSON values."""

@@ -152,6 +152,11 @@ def fit(
     evaluation = None if eval is None else Evaluation(graph, inputs, eval, averages)
     _check_plateau(plateau, evaluation)
     parts = anatomy(operation, _loss(graph, loss, operation))
+    if not parts.writes:
+        raise ValueError(
+            f"train_op: running {operation.name!r} changes no variable; pass what optimize_loss, "
+            "create_train_op or minimize gives, not the loss"
+        )
     folder = None if logdir is None else Path(os.fspath(logdir)).expanduser()
     chief = is_chief()
 

@@ -234,6 +234,11 @@ class Fitting:
             except StopIteration:
                 if feeder.given_up():
                     continue
+                if feeder.untouched:
+                    raise ValueError(
+                        "data: expected at least one batch, got none; a generator that was used "
+                        "up, perhaps: pass the function that makes it"
+                    ) from None
                 return "data"
             due = self.log is not None and self.step % every == 0
             wanted = summarised if due else fetches

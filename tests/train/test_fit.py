@@ -137,6 +137,22 @@ def test_data_that_ends_early_is_told(model, caplog):
     assert "the data ended at step 3, before steps=10" in caplog.text
 
 
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_data_without_a_batch_is_a_mistake(model, prefetch):
+    used_up = iter([(X, Y)])
+    model.fit(used_up, steps=1)
+    for data in (used_up, [], ()):
+        with pytest.raises(ValueError, match="at least one batch, got none; a generator that was"):
+            model.fit(data, steps=3, prefetch=prefetch)
+
+
+def test_a_run_that_is_through_its_data_has_nothing_left_to_do(tmp_path):
+    for count in (6, 0):
+        tf.reset_default_graph()
+        history = Model().fit(batches((X, Y), 10, seed=1, epochs=1), logdir=tmp_path)
+        assert (len(history), history.stopped) == (count, "data")
+
+
 def test_the_default_session_goes_on(model):
     with tf.Session() as session:
         first = model.fit(steps=5)
@@ -548,6 +564,8 @@ def test_what_is_no_train_op(model):
     for wrong in (3, None, model.w, "train"):
         with pytest.raises(TypeError, match="train_op: expected what optimize_loss"):
             fit(wrong, [(X, Y)], model.inputs, steps=1)
+    with pytest.raises(ValueError, match=r"changes no variable; .* not the loss"):
+        fit(model.loss, [(X, Y)], model.inputs, steps=1)
     with pytest.raises(ValueError, match="of another graph than the train op"):
         model.fit(steps=1, session=tf.Session(graph=tf.Graph()))
 
