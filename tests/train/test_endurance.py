@@ -2,11 +2,14 @@
 
 import gc
 import os
+import shutil
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
 
 import optkit as tf
@@ -148,6 +151,71 @@ def steps(logdir, count, look):
         ) as session:
             while not session.should_stop():
                 session.run(train_op)
+
+
+def restored(folder):
+    """The step and the value that a session in a directory starts with."""
+    with tf.Graph().as_default():
+        w = tf.get_variable("w", initializer=np.zeros(50, np.float32))
+        step = tf.train.get_or_create_global_step()
+        creator = tf.train.ChiefSessionCreator(checkpoint_dir=folder)
+        with tf.train.MonitoredSession(creator) as session:
+            return int(session.run(step)), session.run(w)
+
+
+@pytest.fixture(scope="module")
+def three_checkpoints(tmp_path_factory):
+    """A directory with checkpoints of steps 1, 2 and 3, each full of its own number."""
+    folder = tmp_path_factory.mktemp("three")
+    with tf.Graph().as_default(), tf.Session() as session:
+        w = tf.get_variable("w", initializer=np.zeros(50, np.float32))
+        step = tf.train.get_or_create_global_step()
+        saver, value = tf.train.Saver(), tf.placeholder(tf.float32, [50])
+        move = [tf.assign(w, value), tf.assign_add(step, 1)]
+        session.run(tf.global_variables_initializer())
+        for number in (1, 2, 3):
+            session.run(move, {value: np.full(50, number)})
+            saver.save(session, folder / "m", step)
+    return folder
+
+
+DAMAGE = st.tuples(
+    st.sampled_from(["checkpoint", "m-1.safetensors", "m-2.safetensors", "m-3.safetensors"]),
+    st.sampled_from(["flip", "cut", "grow", "zeros", "swap", "remove"]),
+    st.integers(0, 10_000),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(DAMAGE, min_size=1, max_size=4))
+def test_whatever_is_damaged_nothing_wrong_is_taken(three_checkpoints, tmp_path, damages):
+    folder = tmp_path / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(three_checkpoints, folder)
+    for name, kind, place in damages:
+        path = folder / name
+        data = bytearray(path.read_bytes() if path.exists() else b"")
+        place %= max(len(data), 1)
+        if kind == "flip" and data:
+            data[place] ^= 1 << place % 8
+        elif kind == "cut":
+            del data[place:]
+        elif kind == "grow":
+            data += b"0"
+        elif kind == "zeros":
+            data[place:] = bytes(len(data) - place)
+        elif kind == "swap":
+            data = bytearray((three_checkpoints / "m-1.safetensors").read_bytes()[place:])
+        if kind != "remove":
+            path.write_bytes(data)
+        elif name != "checkpoint":  # without a record a run is a new one
+            path.unlink(missing_ok=True)
+    try:
+        step, value = restored(folder)
+    except (ValueError, OSError):
+        return  # nothing could be read, and nothing was started in its place
+    assert step in (1, 2, 3)
+    np.testing.assert_array_equal(value, np.full(50, step))
 
 
 @needs_proc
