@@ -525,6 +525,27 @@ def test_devices_are_chosen_by_their_number():
         tf.Session(config=tf.ConfigProto(gpu_options=tf.GPUOptions(visible_device_list="first")))
 
 
+@pytest.mark.cusim
+@pytest.mark.parametrize("stream", [None, "own"])
+def test_a_session_keeps_to_its_device(stream):
+    with cusim.settings(devices=2):
+        net = Net()
+        other = tf.Session(backend="cupy:1", stream=stream)
+        other.run(tf.global_variables_initializer())
+        feed = net.feed()
+        for session in (net.session, other, net.session, other):
+            session.run([net.loss, net.train_op], feed)
+        for session, index in ((net.session, 0), (other, 1)):
+            arrays = [session._state[v.op] for v in tf.global_variables()]
+            assert {array.device.id for array in arrays} == {index}
+            with cupy.cuda.Device(index):
+                x = cupy.asarray(feed[net.x])
+            session.run(net.train_op, {net.x: x, net.y: feed[net.y]})
+        for v in tf.global_variables():
+            np.testing.assert_array_equal(net.session.value(v), other.value(v))
+        other.close()
+
+
 def test_streams_that_do_not_exist():
     with pytest.raises(ValueError, match='stream: expected None, "own" or a cupy'):
         tf.Session(stream="mine")
@@ -714,3 +735,15 @@ def test_p108_eager_values_move_to_the_backend_that_works_with_them():
                 for variable in (u, v):
                     variable.assign_add(a)
                     np.testing.assert_array_equal(variable.numpy(), 1)
+
+
+@pytest.mark.cusim
+def test_eager_operations_run_on_the_device_that_is_named():
+    with cusim.settings(devices=2), tf.eager():
+        with tf.use_backend("cupy:1"):
+            v = tf.Variable(np.ones(2, "f4"))
+            x = tf.constant([1.0, 2.0]) * v
+            v.assign_add(x)
+        assert x.value.device.id == 1
+        assert v.op.held.device.id == 1
+        np.testing.assert_array_equal(v.numpy(), [2, 3])
