@@ -62,10 +62,10 @@ class SummaryBytes(bytes):
 
     notes: Notes
 
-    def __new__(cls, data: bytes, notes: Notes) -> Self:
-        """Bytes and what belongs to them."""
+    def __new__(cls, data: bytes, notes: Notes | None = None) -> Self:
+        """Bytes and what belongs to them; pickle gives the notes afterwards."""
         made = super().__new__(cls, data)
-        made.notes = notes
+        made.notes = Notes() if notes is None else notes
         return made
 
 

@@ -1,5 +1,7 @@
 """Notes of summaries: what TensorBoard shows with values, written with the first of a tag."""
 
+import copy
+import pickle
 import re
 
 import pytest
@@ -87,6 +89,15 @@ def test_summary_bytes_are_bytes():
     assert noted == data
     assert isinstance(noted, bytes)
     assert noted + b"" == data
+
+
+def test_summary_bytes_travel_with_their_notes():
+    noted = SummaryBytes(encode_scalar("loss", 1.0), Notes({"loss": LOSS}, layout=True))
+    for copied in (pickle.loads(pickle.dumps(noted)), copy.deepcopy(noted)):
+        assert copied == noted
+        assert type(copied) is SummaryBytes
+        assert copied.notes.metadata == {"loss": LOSS}
+        assert copied.notes.layout
 
 
 # -- the layout -----------------------------------------------------------------------------------
