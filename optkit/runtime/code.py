@@ -456,8 +456,18 @@ def freed(lines: Sequence[str]) -> list[str]:
     return body
 
 
-def fold(step: Step, constants: MutableMapping[int, Any]) -> bool:
-    """Work out an operation on constants, and add its values to them; whether that was done."""
+def fold(
+    step: Step,
+    constants: MutableMapping[int, Any],
+    work_out: Callable[[Operation, Sequence[Any]], Any] | None = None,
+) -> bool:
+    """Work out an operation on constants, and add its values to them; whether that was done.
+
+    Args:
+        step: the operation.
+        constants: host arrays by place.
+        work_out: gives an operation's values, host arrays, of its inputs; NumPy does if None.
+    """
     op, kind = step.op, step.op.kind
     constant = kind.name == "Const"
     if kind.random or kind.name == "CheckNumerics" or not (step.inputs or constant):
@@ -467,7 +477,11 @@ def fold(step: Step, constants: MutableMapping[int, Any]) -> bool:
     assert kind.kernel is not None
     try:
         with np.errstate(all="ignore"):
-            values = kind.kernel(np, *map(constants.get, step.inputs), **op.attrs)
+            inputs = [constants[place] for place in step.inputs]
+            if work_out is None:
+                values = kind.kernel(np, *inputs, **op.attrs)
+            else:
+                values = work_out(op, inputs)
     except Exception:  # noqa: BLE001 - the run meets the error in its place
         return False
     values = (values,) if len(op.outputs) == 1 else tuple(values)
