@@ -186,7 +186,7 @@ def _show_reproduction(found: Reproduction, tensors: Sequence[str]) -> int:
             for name in node.outputs:
                 echo(f"  {node.type}: {describe_values(name, found.trace.values.get(name))}")
         if len(path) > _PATH_SHOWN:
-            echo(f"  and {len(path) - _PATH_SHOWN} operations more")
+            echo(f"  and {len(path) - _PATH_SHOWN} more")
     for name in tensors:
         echo(f"{name}:")
         echo(np.array2string(found.trace.values[name], threshold=1000))

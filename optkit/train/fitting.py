@@ -250,7 +250,7 @@ class Fitting:
             except OpError as error:
                 if not is_nonfinite(error):
                     raise
-                results, stop = self._nonfinite(error, wanted, feeds), False
+                results, stop = self._nonfinite(wanted, feeds), False
                 if results is None:
                     continue
             self._in_a_row = 0
@@ -378,7 +378,7 @@ class Fitting:
 
     # -- what is not finite -----------------------------------------------------------------
 
-    def _nonfinite(self, error: OpError, wanted: tuple[Any, ...], feeds: Feeds) -> Any:
+    def _nonfinite(self, wanted: tuple[Any, ...], feeds: Feeds) -> Any:
         """Deal with a step that was not taken: its results after all, or None where it is left.
 
         Raises:
@@ -394,7 +394,7 @@ class Fitting:
             self.parts,
             feeds,
             step=number,
-            batch=self.feeder.told(),
+            batch=self.feeder.told,
             folder=None if self.prefix is None else self.prefix.parent,
             keep=last,
         )
@@ -404,7 +404,7 @@ class Fitting:
             values = iter(self.session.run([x for x in plain if x is not None], feeds))
             return [None if x is None else next(values) for x in plain]
         if last:
-            raise explained(found, path, self.feeder.told(found.rows)) from error
+            raise explained(found, path, self.feeder.told(found.rows)) from None
         if policy == "skip":
             self.history.skipped.append(number)
             level = logging.DEBUG if told else logging.WARN

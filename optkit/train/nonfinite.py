@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def explain(
     feeds: Mapping[Any, Any],
     *,
     step: int | None,
-    batch: str,
+    batch: Callable[[Sequence[int]], str],
     folder: Path | None,
     keep: bool = True,
 ) -> tuple[Report, Path | None]:
@@ -68,7 +68,7 @@ def explain(
         parts: the train op.
         feeds: what the step was fed.
         step: the number that the step would have had.
-        batch: which batch it was.
+        batch: tells which batch it was, given the rows of it that are not finite.
         folder: where to leave the file that runs the step again; a temporary one if None.
         keep: whether to leave that file.
 
@@ -88,17 +88,17 @@ def explain(
     path = place / f"nonfinite-{step if step is not None else 0}.safetensors"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        save_reproduction(path, trace, loss, gradients, found, batch)
+        save_reproduction(path, trace, loss, gradients, found, batch(found.rows))
     except (OSError, TypeError, ValueError) as error:  # the explanation must not be lost over it
         logging.warning("no file to run the step again could be written: %s", error)
         return found, None
     return found, path
 
 
-def explained(found: Report, path: Path | None, batch: str, rows: str = "") -> NonFiniteError:
+def explained(found: Report, path: Path | None, batch: str) -> NonFiniteError:
     """The error to raise: the explanation, which batch it was, and what to do next."""
     lines = [f"LossTensor is inf or nan, or a gradient is, at {found}"]
-    lines.append(f"it was {batch}{rows}")
+    lines.append(f"it was {batch}")
     lines.append("nothing has changed: no variable, slot, step or summary")
     if path is not None:
         lines.append(f"to run this step again: optkit debug {path}")

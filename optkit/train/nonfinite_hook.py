@@ -116,12 +116,12 @@ class NonFiniteHook(SessionRunHook):
             self._parts,
             feed_dict,
             step=None if before is None else before + 1,
-            batch=batch,
+            batch=lambda rows: batch,
             folder=self._folder,
             keep=last,
         )
         if last:
-            raise explained(found, path, batch) from error
+            raise explained(found, path, batch) from None
         if self._policy == "skip":
             level = logging.WARN if self._in_a_row == 1 else logging.DEBUG
             logging.log(level, "step %s is left out: %s", found.step, found.what)

@@ -41,7 +41,7 @@ def step(tmp_path):
             anatomy(train),
             {x: images, y: [0, 1, 2]},
             step=12,
-            batch="batch 12 of the data",
+            batch=lambda rows: f"batch 12 of the data, rows {rows}",
             folder=tmp_path / "run",
         )
     return found, path
@@ -56,7 +56,7 @@ def test_the_file_gives_the_same_explanation(step):
     assert again.told == str(found) == str(again.report())
     assert again.differing == []
     assert again.failures == {}
-    assert (again.step, again.batch) == (12, "batch 12 of the data")
+    assert (again.step, again.batch) == (12, "batch 12 of the data, rows (1,)")
     assert again.path()[0].name == "culprit"
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_written_costs_the_file_alone(tmp_path, caplog):
         session.run(tf.global_variables_initializer())
         parts = anatomy(train, loss)
         found, path = explain(
-            session, parts, {}, step=None, batch="the one batch", folder=tmp_path / "file"
+            session, parts, {}, step=None, batch=lambda _: "one batch", folder=tmp_path / "file"
         )
     assert path is None
     assert found.origin.type == "Log"
