@@ -113,6 +113,37 @@ def test_the_tensorflow_grid_is_exact(dtype):
     np.testing.assert_array_equal(histogram.counts[histogram.counts > 0], expected[expected > 0])
 
 
+def test_the_tensorflow_grid_gives_what_its_op_gives():
+    """Right edges and counts of the buckets with a count, from TensorFlow 2.21's HistogramSummary.
+
+    The values are chosen at the grid's ends, at edges, around zero, and twice in one bucket.
+    """
+    values = [0.0, 1.0, -1.0, 1.1, 1e-12, -1e-12, 5e-13, 3.14, -2.5e10, 1e19, 1e20, -3e25]
+    values += [0.05, 0.05, 0.0500001, 7, 7, 7, -0.3, 2**-20]
+    expected = {
+        -9.920775621859783e19: 1,
+        -24742448250.524574: 1,
+        -0.917246389039776: 1,
+        -0.29226296698161564: 1,
+        0.0: 1,
+        1e-12: 2,
+        1.1000000000000002e-12: 1,
+        1.0044754989265568e-06: 1,
+        0.052566063576589855: 3,
+        1.0089710279437536: 1,
+        1.109868130738129: 1,
+        3.1665833053880363: 1,
+        7.466637793298873: 3,
+        1.0072126775812549e19: 1,
+        1.7976931348623157e308: 1,
+    }
+    histogram = measure(np.array(values), "tf")
+    filled = histogram.counts > 0
+    assert dict(zip(histogram.limits[filled], histogram.counts[filled], strict=True)) == expected
+    assert histogram.sum == pytest.approx(-2.9999890000000026e25)
+    assert histogram.sum_squares == pytest.approx(9.000000000101e50)
+
+
 def test_a_bucket_is_an_eighth_of_an_octave():
     histogram = measure(np.array([1.0, 1.1, 1.125, 1.9, -1.0, -1.1], np.float32))
     np.testing.assert_array_equal(histogram.limits, [-1, 1, 1.125, 1.25, 1.875, 2])
