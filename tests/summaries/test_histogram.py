@@ -1,6 +1,8 @@
 import math
+import sys
 import time
 import tracemalloc
+import types
 import warnings
 
 import numpy as np
@@ -315,9 +317,41 @@ def test_compiled_loops_count_the_same(monkeypatch):
         assert one.sum == pytest.approx(other.sum, rel=1e-12, abs=1e-9)
 
 
+@pytest.fixture
+def numba(monkeypatch):
+    """A stand-in for Numba's modules, and compiling anew."""
+    package, extending = types.ModuleType("numba"), types.ModuleType("numba.extending")
+    extending.register_jitable = lambda function: function
+    monkeypatch.setitem(sys.modules, "numba", package)
+    monkeypatch.setitem(sys.modules, "numba.extending", extending)
+    monkeypatch.setattr(_loops, "available", lambda: True)
+    _loops._compiled.cache_clear()
+    yield package
+    _loops._compiled.cache_clear()
+
+
+def test_without_a_folder_to_keep_it_in_it_is_compiled_each_time(numba):
+    def njit(cache=False, **options):
+        def compile_one(function):
+            if cache:
+                raise RuntimeError("cannot cache function: no locator available")
+            return function
+
+        return compile_one
+
+    numba.njit = njit
+    assert _loops.loops(1 << 20) == (_loops.tally, _loops.count, _loops.collapse)
+
+
+def test_a_numba_that_cannot_be_imported_is_done_without(numba):
+    """It is installed, say, and refuses this NumPy."""
+    assert _loops.loops(1 << 20) is None
+    assert measure(np.ones(20_000)).num == 20_000
+
+
 def test_a_small_array_does_not_bring_in_numba(monkeypatch):
     monkeypatch.setattr(_loops, "available", lambda: pytest.fail("Numba was looked for"))
-    monkeypatch.delitem(_loops.sys.modules, "numba", raising=False)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
     assert measure(np.ones(100)).num == 100
 
 
@@ -401,6 +435,7 @@ def test_p067_time_and_size_are_bounded():
 
 def test_no_copy_of_a_large_array_is_made():
     values = np.ones(2_000_000, np.float32)
+    measure(values)  # loops are compiled at the first call
     tracemalloc.start()
     try:
         measure(values)
