@@ -345,11 +345,8 @@ class FileWriter:
         self._log.flush()
         path = self._log.path
         if durable and path is not None:
-            descriptor = os.open(path, os.O_RDWR)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with contextlib.suppress(FileNotFoundError):  # what somebody deleted need not last
+                _sync(path)
 
     def close(self) -> None:
         """Write what is left and close the file."""
@@ -366,6 +363,14 @@ class FileWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _graph_node(operation: Operation) -> GraphNode:

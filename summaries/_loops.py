@@ -39,14 +39,23 @@ def available() -> bool:
 
 
 @functools.cache
-def _compiled() -> Loops:
-    from numba import njit
-    from numba.extending import register_jitable
+def _compiled() -> Loops | None:
+    """The functions, compiled; None where Numba is installed and does not fit the other packages.
 
-    made = njit(nogil=True, error_model="numpy", cache=True)
+    What is compiled is kept on disk for the next process, where there is a folder to keep it in.
+    """
+    try:
+        from numba import njit
+        from numba.extending import register_jitable
+    except ImportError:
+        return None
     for inner in (count, collapse):  # `tally` calls them
         register_jitable(inner)
-    return Loops(made(tally), made(count), made(collapse))
+    made = functools.partial(njit, nogil=True, error_model="numpy")
+    try:
+        return Loops(*map(made(cache=True), (tally, count, collapse)))
+    except RuntimeError:
+        return Loops(*map(made(), (tally, count, collapse)))
 
 
 def tally(

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -314,9 +315,9 @@ def _make(path: Path) -> None:
 
 def _head(start_step: int | None) -> list[bytes]:
     """The head of a file: the version of its format, and the start of its session."""
-    version = _proto.Event(wall_time=check_wall_time(None), file_version=_FILE_VERSION)
-    marks = _start_marks(start_step) if start_step is not None else [_start_mark(_NEVER)]
-    return [version.SerializeToString(), *marks]
+    version = wire.file_version(time.time(), _FILE_VERSION)
+    marks = _start_marks(start_step) if start_step is not None else _start_marks(_NEVER)[:1]
+    return [version, *marks]
 
 
 def _start_marks(step: int) -> list[bytes]:
@@ -324,11 +325,4 @@ def _start_marks(step: int) -> list[bytes]:
 
     The second one is what makes it drop later points, also where no earlier file has a mark.
     """
-    return [_start_mark(step)] * 2
-
-
-def _start_mark(step: int) -> bytes:
-    mark = _proto.SessionLog(status=_proto.SessionLog.START)
-    event = _proto.Event(wall_time=check_wall_time(None), step=step, session_log=mark)
-    data: bytes = event.SerializeToString()
-    return data
+    return [wire.session_start(time.time(), step)] * 2

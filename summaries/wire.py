@@ -12,7 +12,10 @@ _FLOAT = struct.Struct("<f")
 # Keys: field number << 3 | wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes)
 _WALL_TIME = 1 << 3 | 1
 _STEP = bytes((2 << 3 | 0,))
+_FILE_VERSION = bytes((3 << 3 | 2,))
 _SUMMARY = bytes((5 << 3 | 2,))
+_SESSION_LOG = bytes((7 << 3 | 2,))
+_START = bytes((1 << 3 | 0, 1))  # SessionLog.status = START
 _VALUE = bytes((1 << 3 | 2,))
 _TAG = bytes((1 << 3 | 2,))
 _SIMPLE_VALUE = bytes((2 << 3 | 5,))
@@ -33,16 +36,22 @@ def varint(number: int) -> bytes:
 
 def event(wall_time: float, step: int, summary: bytes) -> bytes:
     """An Event with the bytes of a Summary; the step is in [0, 2**63)."""
-    return b"".join(
-        (
-            _EVENT.pack(_WALL_TIME, wall_time),
-            _STEP,
-            varint(step),
-            _SUMMARY,
-            varint(len(summary)),
-            summary,
-        )
-    )
+    return _event(wall_time, step, _SUMMARY, summary)
+
+
+def file_version(wall_time: float, version: str) -> bytes:
+    """The Event that a file begins with."""
+    return _event(wall_time, 0, _FILE_VERSION, version.encode())
+
+
+def session_start(wall_time: float, step: int) -> bytes:
+    """An Event that marks the start of a session at a step."""
+    return _event(wall_time, step, _SESSION_LOG, _START)
+
+
+def _event(wall_time: float, step: int, key: bytes, content: bytes) -> bytes:
+    head = _EVENT.pack(_WALL_TIME, wall_time)
+    return b"".join((head, _STEP, varint(step), key, varint(len(content)), content))
 
 
 def scalar_head(tag: str, metadata: bytes = b"") -> bytes:

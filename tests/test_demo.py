@@ -108,7 +108,7 @@ def test_all_optimizers_are_there():
     made = {type(method.make(0.1, step)) for method in demo.OPTIMIZERS.values()}
     classes = {value for _, value in inspect.getmembers(tf.train, inspect.isclass)}
     given = {each for each in classes if issubclass(each, tf.train.Optimizer)}
-    assert made == given - {tf.train.Optimizer}
+    assert made == given - {tf.train.Optimizer, tf.train.GradientAccumulationOptimizer}
     assert len(made) == len(demo.OPTIMIZERS) == 10
 
 

@@ -1,6 +1,7 @@
 """tf.summary: nodes whose value is a serialised Summary, and the writer of event files."""
 
 import inspect
+import shutil
 import warnings
 
 import numpy as np
@@ -448,6 +449,17 @@ def test_one_writer_a_directory_from_the_cache(graph, tmp_path, monkeypatch):
     again = cache.get(tmp_path)
     assert again is not first
     cache.clear()
+
+
+def test_a_deleted_directory_is_no_reason_to_fail(graph, tmp_path):
+    """A checkpoint flushes all writers of the process, whoever made them."""
+    writer = tf.summary.FileWriterCache.get(tmp_path / "run")
+    with tf.Session() as sess:
+        writer.add_summary(sess.run(tf.summary.scalar("a", 1.0)), 1)
+    writer.flush()
+    shutil.rmtree(tmp_path / "run")
+    tf.summary.FileWriterCache.flush(durable=True)
+    tf.summary.FileWriterCache.clear()
 
 
 # -- signatures -----------------------------------------------------------------------------------

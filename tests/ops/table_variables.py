@@ -7,6 +7,9 @@ TABLE: Table = {
     "OrthogonalMatrix": Elsewhere("tests/test_initializers.py", "many matrices are right"),
     "RequireInitialized": Elsewhere("tests/test_variables.py", "it fails or says nothing"),
     "UninitializedNames": Elsewhere("tests/test_variables.py", "names depend on the session"),
+    "ConditionalSummary": Elsewhere(
+        "tests/ops/test_summary_ops.py", "the value is a serialised proto", "written_when"
+    ),
     **{
         f"{name.title()}Summary": Elsewhere(
             "tests/test_summary.py", "the value is a serialised proto", f"summary.{name}("

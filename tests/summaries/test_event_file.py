@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from summaries import EventLog, encode_scalar
+from summaries import EventLog, encode_scalar, read
 
 # Its arguments: the directory, and how many scalars to write.
 START = """
@@ -234,6 +234,75 @@ def test_p085_a_log_of_a_worker_of_multiprocessing_is_written(
     status, _, errors = run_python(code, script, tmp_path, 20)
     assert (status, errors) == (0, "")
     assert scalars(tmp_path / "run", "a") == points(20)
+
+
+STRESS = """
+import threading, time
+from summaries import SummaryWriter
+
+writer = SummaryWriter(directory)
+written = {"main": 0, "signal": 0, "child": 0}
+
+
+def add(name):
+    writer.add_scalar(name, written[name], written[name])
+    written[name] += 1
+
+
+def on_signal(*_):
+    add("signal")
+    if not written["signal"] % 10:
+        writer.flush()
+
+
+def work(name):
+    while not stop.is_set():
+        with writer.step(written[name]):
+            add(name)
+        if not written[name] % 500:
+            writer.flush()
+
+
+signal.signal(signal.SIGALRM, on_signal)
+signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+stop = threading.Event()
+threads = []
+for name in "abc":
+    written[name] = 0
+    threads.append(threading.Thread(target=work, args=(name,)))
+    threads[-1].start()
+end = time.monotonic() + count
+while time.monotonic() < end:
+    for _ in range(100):
+        add("main")
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        for _ in range(5):
+            add("child")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    written["child"] += 5
+stop.set()
+for thread in threads:
+    thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+writer.close()
+print(*(f"{name}={number}" for name, number in written.items()))
+"""
+
+
+@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_p085_threads_signals_and_forks_together_lose_nothing(tmp_path, run_python, seconds):
+    status, output, errors = run_python(START + STRESS, tmp_path, seconds)
+    assert (status, errors) == (0, "")
+    written = dict(pair.split("=") for pair in output.split())
+    found = read(tmp_path)
+    assert not found.damage
+    numbers = {name: len(found.scalars(name).steps) for name in written}
+    assert numbers == {name: int(number) for name, number in written.items()}
+    assert numbers["child"] > 0
 
 
 FULL = """

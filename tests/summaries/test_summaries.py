@@ -42,6 +42,21 @@ def test_no_module_loads_tensorboardx_or_optkit_when_imported(run_python):
     assert loaded & others == set()
 
 
+def test_numbers_are_written_without_tensorboardx(tmp_path, run_python):
+    """A process that forks while a thread imports a module leaves its lock held in the child."""
+    code = (
+        "import sys\n"
+        "import summaries\n"
+        "with summaries.SummaryWriter(sys.argv[1], resume_step=0) as writer:\n"
+        "    writer.add_scalar('a', 1, 0, None, 'A', 'described')\n"
+        "    writer.add_histogram('h', [1.0, 2.0], 0)\n"
+        "    steps = summaries.OptimizerSummaries(writer)\n"
+        "    steps.step(1, loss=0.5, gradients={'w': [1.0, 2.0]})\n"
+        "print(sum(name in sys.modules for name in ('tensorboardX', 'google.protobuf')))\n"
+    )
+    assert run_python(code, tmp_path) == (0, "0\n", "")
+
+
 def test_writing_does_not_need_tensorboard(tmp_path, run_python):
     code = (
         "import sys\n"

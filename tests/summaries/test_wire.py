@@ -38,3 +38,12 @@ def test_a_scalar_may_carry_metadata():
     (value,) = _proto.Summary.FromString(data).value
     assert (value.tag, value.simple_value) == ("ü" * 100, np.float32(math.pi))
     assert value.metadata == metadata
+
+
+@given(times, steps)
+def test_the_head_of_a_file_is_what_the_messages_are(wall_time, step):
+    version = _proto.Event.FromString(wire.file_version(wall_time, "brain.Event:2"))
+    assert version == _proto.Event(wall_time=wall_time, file_version="brain.Event:2")
+    mark = _proto.SessionLog(status=_proto.SessionLog.START)
+    start = _proto.Event.FromString(wire.session_start(wall_time, step))
+    assert start == _proto.Event(wall_time=wall_time, step=step, session_log=mark)
