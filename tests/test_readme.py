@@ -68,8 +68,24 @@ def test_the_printed_minimum_is_near_zero(run, capsys):
     np.testing.assert_allclose([float(number) for number in numbers], [0, 0], atol=0.05)
 
 
+def test_a_loop_learns_and_writes(run, capsys):
+    names = run("tf.fit(")
+    assert names["history"].final["eval/loss"] < 1e-3
+    printed = capsys.readouterr().out.splitlines()[-1]
+    assert float(printed) == pytest.approx(names["history"].final["eval/loss"], rel=1e-4)
+    assert tf.train.latest_checkpoint("runs/fit") is not None
+    tags = EventAccumulator("runs/fit/eval").Reload().Tags()["scalars"]
+    assert len(tags) == 1
+
+
+def test_a_loop_of_ones_own_writes_each_step(run):
+    run("OptimizerSummaries(")
+    loaded = EventAccumulator("runs/loose", {"scalars": 0}).Reload()
+    assert [event.step for event in loaded.Scalars("OptimizeLoss/loss")] == list(range(1, 101))
+
+
 def test_every_block_of_python_is_tried():
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 4
 
 
 @pytest.mark.parametrize(
