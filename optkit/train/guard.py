@@ -16,12 +16,13 @@ import numpy as np
 from optkit.backend.cuda.checks import deferred_finite
 from optkit.dtypes import DType
 from optkit.errors import InvalidArgumentError
-from optkit.graph import Graph, Kind, Operation, Tensor
+from optkit.graph import Branch, Graph, Kind, Operation, Tensor
 from optkit.graph.ledger import Ledger
-from optkit.ops.core import REGISTRY, Array, ArrayModule
+from optkit.ops.control import merge
+from optkit.ops.core import REGISTRY, Array, ArrayModule, constant
 from optkit.runtime.plan import Plan
 from optkit.shapes import Shape
-from optkit.train.objectives import objective_of
+from optkit.train.objectives import objectives_of
 
 __all__ = ["SELF_GUARDED", "Anatomy", "Guard", "anatomy", "guard"]
 
@@ -53,7 +54,8 @@ class Anatomy:
 
     Attributes:
         loss: the tensor that its value is, or that `minimize` was called with, as it is before the
-            update; None where there is neither.
+            update; None where there is none, several, or one in a branch of a `cond`.
+        losses: that loss, and all others that the train op takes a step for.
         gradients: the name of a variable -> the tensor that its update takes.
         norm: the norm of all gradients, before clipping, if the train op computes one.
         rate: the learning rate of the update, where one can be told.
@@ -61,6 +63,7 @@ class Anatomy:
     """
 
     loss: Tensor | None
+    losses: list[Tensor]
     gradients: dict[str, Tensor]
     norm: Tensor | None
     rate: Tensor | None
@@ -95,13 +98,22 @@ def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy
     Args:
         train_op: what `optimize_loss`, `create_train_op` or `minimize` gave.
         loss: the loss, where the train op is an operation that `minimize` did not make.
+
+    Raises:
+        ValueError: the loss given has no value in every run.
     """
+    if loss is not None and loss.op.branch is not None:
+        raise ValueError(
+            f"loss: {loss.name!r} was built inside a cond branch, so it has a value in some runs "
+            "only; pass what cond returns"
+        )
     plan = Plan(train_op.graph, [train_op], [])
     ops = [step.op for step in plan.steps]
     if loss is None and isinstance(train_op, Tensor) and train_op.dtype.is_floating:
         loss = _before_update(train_op)
-    if loss is None:
-        loss = objective_of(ops)
+    losses = list(dict.fromkeys([*([] if loss is None else [loss]), *objectives_of(ops)]))
+    if len(losses) == 1 and losses[0].op.branch is None:
+        (loss,) = losses
     trainable = {v.op for v in train_op.graph.get_collection("trainable_variables")}
     gradients: dict[str, Tensor] = {}
     rates: list[Tensor] = []
@@ -124,7 +136,7 @@ def anatomy(train_op: Tensor | Operation, loss: Tensor | None = None) -> Anatomy
         if op.kind.access == "write":
             for written in op.variables:
                 writes.setdefault(written, []).append(op)
-    return Anatomy(loss, gradients, _existing_norm(ops, gradients), rate, writes)
+    return Anatomy(loss, losses, gradients, _existing_norm(ops, gradients), rate, writes)
 
 
 def _handled(op: Operation) -> bool:
@@ -194,8 +206,7 @@ def guard(train_op: Tensor | Operation, parts: Anatomy) -> Guard | None:
 def _made(graph: Graph, parts: Anatomy) -> Guard | None:
     with graph.all_or_nothing(), graph.name_scope("finite"):
         norms = [parts.norm] if parts.norm is not None else _norms(graph, parts.gradients)
-        loss = [] if parts.loss is None or parts.loss.op.branch is not None else [parts.loss]
-        checked = [*loss, *norms]
+        checked = [*(_outside(graph, loss, loss.op.branch) for loss in parts.losses), *norms]
         if not checked:
             return None
         tensor = graph.create_operation(_CHECK, checked, name="check").outputs[0]
@@ -203,15 +214,31 @@ def _made(graph: Graph, parts: Anatomy) -> Guard | None:
 
 
 def _norms(graph: Graph, gradients: Mapping[str, Tensor]) -> list[Tensor]:
-    """The norm of the gradients of each dtype."""
-    usable = [g for g in gradients.values() if g.op.branch is None and g.dtype.is_floating]
+    """The norm of the gradients of each dtype, and of each branch of a `cond` that has some."""
+    usable = [g for g in gradients.values() if g.dtype.is_floating]
     raws = [_raw(gradient) for gradient in usable]
     # Where one factor scales all of them, the update absorbs it as long as nobody else reads the
     # product.
     if all(len(raw) > 1 for raw in raws):
         usable = [raw[1] if raw[0].op.kind.name == "Mul" else raw[0] for raw in raws]
+    groups: dict[Any, list[Tensor]] = {}
+    for gradient in usable:
+        groups.setdefault((gradient.op.branch, gradient.dtype), []).append(gradient)
     found = []
-    for dtype in dict.fromkeys(gradient.dtype for gradient in usable):
-        same = [gradient for gradient in usable if gradient.dtype is dtype]
-        found.append(REGISTRY["GlobalNorm"](*same, name="gradient_norm"))
+    for (branch, _), same in groups.items():
+        with graph.in_branch(branch):
+            norm = REGISTRY["GlobalNorm"](*same, name="gradient_norm")
+        found.append(_outside(graph, norm, branch))
     return found
+
+
+def _outside(graph: Graph, value: Tensor, branch: Branch | None) -> Tensor:
+    """A value from inside a branch, as one that is 0 in runs that do not take the branch."""
+    while branch is not None:
+        with graph.in_branch(Branch(branch.predicate, not branch.taken, branch.outer)):
+            other = constant(0, value.dtype)
+        sides = (value, other) if branch.taken else (other, value)
+        branch, predicate = branch.outer, branch.predicate
+        with graph.in_branch(branch):
+            value = merge(predicate, *sides)
+    return value

@@ -76,11 +76,9 @@ def explain(
         The explanation, and the path of the file.
     """
     gradients = {name: tensor.name for name, tensor in parts.gradients.items()}
-    loss = None if parts.loss is None else parts.loss.name
-    targets = list(parts.gradients.values())
-    if parts.loss is not None:
-        targets.insert(0, parts.loss)
-    trace = observe(session, targets, feeds)
+    trace = observe(session, [*parts.losses, *parts.gradients.values()], feeds)
+    losses = [loss.name for loss in parts.losses]
+    loss = next(filter(trace.bad, losses), losses[0] if losses else None)
     found = report(trace, loss, gradients, step)
     if not keep or found.origin is None:
         return found, None

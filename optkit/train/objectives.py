@@ -8,7 +8,7 @@ from typing import Any
 from optkit.graph import Operation, Tensor, is_symbolic
 from optkit.graph.ledger import Ledger
 
-__all__ = ["note_objective", "objective_of"]
+__all__ = ["note_objective", "objectives_of"]
 
 _STORE = "objectives"
 """Key of graph.stores: operation -> the loss that it takes a step for."""
@@ -21,11 +21,11 @@ def note_objective(train_op: Operation, loss: Any) -> None:
         train_op.graph.stores.setdefault(_STORE, Ledger())[train_op] = element
 
 
-def objective_of(operations: Iterable[Operation]) -> Tensor | None:
-    """The loss that these operations take a step for, if that is one loss."""
+def objectives_of(operations: Iterable[Operation]) -> list[Tensor]:
+    """The losses that these operations take a step for, each once."""
     found: dict[Tensor, None] = {}
     for op in operations:
         loss = op.graph.stores.get(_STORE, {}).get(op)
         if loss is not None:
             found[loss] = None
-    return next(iter(found)) if len(found) == 1 else None
+    return list(found)

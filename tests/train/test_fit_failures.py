@@ -135,6 +135,29 @@ def test_rollback_gives_up(model):
         model.fit([(X * np.nan, Y)], steps=20, on_nonfinite="rollback")
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+def test_a_step_in_a_branch_is_explained_like_any_other(graph, policy):
+    x = tf.placeholder(tf.float32, [None], name="x")
+    wanted = tf.placeholder(tf.bool, [], name="wanted")
+    step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+
+    def take():
+        loss = tf.reduce_mean(tf.log(x * w, name="culprit"))
+        return tf.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+
+    train_op = tf.cond(wanted, take, tf.no_op)
+    data = [{x: F([value]), wanted: taken} for value, taken in ((1, True), (-1, False), (-1, True))]
+    session = tf.Session()
+    if policy == "raise":
+        with pytest.raises(tf.errors.NonFiniteError, match=r"'cond/culprit' \(Log\), built at"):
+            fit(train_op, data, session=session, progress=False)
+    else:
+        history = fit(train_op, data, session=session, progress=False, on_nonfinite="skip")
+        assert (history.steps.tolist(), history.skipped) == ([1], [2])
+    assert (session.value(step), session.value(w)) == (1, F(0.9))
+
+
 def test_ignore_looks_at_nothing(model):
     history = model.fit([(X * np.nan, Y)], steps=2, on_nonfinite="ignore")
     assert math.isnan(history.final["loss"])

@@ -156,6 +156,68 @@ def test_the_rate_is_found_without_a_summary(make):
         assert session.run(rate) == 0.25
 
 
+def alternating(first, second):
+    """Two `minimize`s of which a run takes one, or none, as the feed says."""
+    turn = tf.placeholder(tf.int32, [], name="turn")
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+
+    def inner():
+        return tf.cond(tf.equal(turn, 1), lambda: optimizer.minimize(second()), tf.no_op)
+
+    return turn, tf.cond(tf.equal(turn, 0), lambda: optimizer.minimize(first()), inner)
+
+
+def test_what_a_branch_computes_is_looked_at_where_the_branch_is_taken():
+    w = tf.get_variable("w", [2], initializer=tf.ones_initializer())
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+    # The gradient of the one is infinite, that of the other is finite where the loss is NaN.
+    turn, train = alternating(lambda: tf.reduce_sum(tf.sqrt(v)), lambda: tf.reduce_sum(tf.log(w)))
+    parts = anatomy(train)
+    assert parts.loss is None
+    assert len(parts.losses) == 2
+    check = guard(train, parts).tensor
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run([train, check], {turn: 1})
+        np.testing.assert_allclose(session.value(w), F([0.9, 0.9]))
+        session.run([train, check], {turn: 2})
+        session.run(tf.assign(w, [-1, 1]))
+        for bad in (0, 1):
+            before = everything(session)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="LossTensor is inf or nan"):
+                session.run([train, check], {turn: bad})
+            assert same(everything(session), before)
+            session.run([train, check], {turn: 2})
+
+
+def test_every_loss_of_a_group_is_looked_at():
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+    v = tf.get_variable("v", [], initializer=tf.ones_initializer())
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+    train = tf.group(optimizer.minimize(w * w), optimizer.minimize(tf.log(v)))
+    check = guard(train, anatomy(train)).tensor
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run([train, check])
+        session.run(tf.assign(v, -1))  # log is NaN, and its gradient -1
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run([train, check])
+        assert session.value(v) == -1
+
+
+def test_a_loss_from_inside_a_branch_is_refused():
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+    inside = []
+
+    def take():
+        inside.append(w * w)
+        return tf.train.GradientDescentOptimizer(0.1).minimize(inside[0])
+
+    train = tf.cond(tf.constant(True), take, tf.no_op)
+    with pytest.raises(ValueError, match=r"loss: 'cond/mul:0' was built inside a cond branch"):
+        anatomy(train, inside[0])
+
+
 def test_a_train_op_with_nothing_to_check():
     train = tf.no_op()
     assert guard(train, anatomy(train)) is None
