@@ -238,7 +238,7 @@ def _outside(graph: Graph, value: Tensor, branch: Branch | None) -> Tensor:
         with graph.in_branch(Branch(branch.predicate, not branch.taken, branch.outer)):
             other = constant(0, value.dtype)
         sides = (value, other) if branch.taken else (other, value)
-        branch, predicate = branch.outer, branch.predicate
+        predicate, branch = branch.predicate, branch.outer
         with graph.in_branch(branch):
             value = merge(predicate, *sides)
     return value

@@ -25,6 +25,7 @@ from optkit.ops.control import cond, group, no_op
 from optkit.ops.core import as_tensor
 from optkit.ops.logic import greater_equal, is_finite
 from optkit.ops.math import cast, maximum, minimum, select
+from optkit.train.accumulation import GradientAccumulationOptimizer
 from optkit.train.checks import require
 from optkit.train.guard import SELF_GUARDED
 from optkit.train.optimizer import Optimizer
@@ -175,17 +176,26 @@ class LossScaleOptimizer(OptimizerWrapper):
     cast them where they are used: the gradient of a float16 variable is rounded to float16 again.
 
     Args:
-        opt: the optimizer that takes the steps.
+        opt: the optimizer that takes the steps; accumulation goes around this one.
         loss_scale_manager: a `LossScaleManager`, or a number for a scale that stays.
 
     Raises:
         TypeError: an argument is of another kind.
+        ValueError: `opt` adds up the gradients of several runs, which would be of several scales.
 
     Source: tf.contrib.mixed_precision.LossScaleOptimizer.
     """
 
     def __init__(self, opt: Optimizer, loss_scale_manager: Any) -> None:
         super().__init__(opt, "LossScaleOptimizer")
+        inside = opt
+        while isinstance(inside, OptimizerWrapper):
+            if isinstance(inside, GradientAccumulationOptimizer):
+                raise ValueError(
+                    f"opt: {inside!r} would add up gradients of different scales; put it around: "
+                    "GradientAccumulationOptimizer(LossScaleOptimizer(...), steps)"
+                )
+            inside = inside.optimizer
         if isinstance(loss_scale_manager, int | float) and not isinstance(loss_scale_manager, bool):
             loss_scale_manager = FixedLossScaleManager(loss_scale_manager)
         if not isinstance(loss_scale_manager, LossScaleManager):

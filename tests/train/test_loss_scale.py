@@ -184,6 +184,11 @@ def test_a_checkpoint_holds_the_scale(tmp_path):
     assert found < 1
 
 
+def outside_accumulation():
+    inside = tf.train.GradientAccumulationOptimizer(tf.train.AdamOptimizer(), 2)
+    return mp.LossScaleOptimizer(tf.contrib.opt.MovingAverageOptimizer(inside), 8.0)
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
@@ -202,6 +207,7 @@ def test_a_checkpoint_holds_the_scale(tmp_path):
             "loss_scale_manager: expected a LossScaleManager or a number, got 'dynamic'",
         ),
         (lambda: mp.LossScaleOptimizer("Adam", 1.0), TypeError, "expected an Optimizer"),
+        (outside_accumulation, ValueError, "gradients of different scales; put it around"),
         (lambda: mp.LossScaleManager().get_loss_scale(), NotImplementedError, "no get_loss_scale"),
     ],
 )
