@@ -180,8 +180,8 @@ class LossScaleOptimizer(OptimizerWrapper):
         loss_scale_manager: a `LossScaleManager`, or a number for a scale that stays.
 
     Raises:
-        TypeError: an argument is of another kind.
-        ValueError: `opt` adds up the gradients of several runs, which would be of several scales.
+        TypeError: an argument is of another kind, or `opt` adds up the gradients of several runs,
+            which would be of several scales.
 
     Source: tf.contrib.mixed_precision.LossScaleOptimizer.
     """
@@ -191,7 +191,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         inside = opt
         while isinstance(inside, OptimizerWrapper):
             if isinstance(inside, GradientAccumulationOptimizer):
-                raise ValueError(
+                raise TypeError(
                     f"opt: {inside!r} would add up gradients of different scales; put it around: "
                     "GradientAccumulationOptimizer(LossScaleOptimizer(...), steps)"
                 )

@@ -207,7 +207,7 @@ def outside_accumulation():
             "loss_scale_manager: expected a LossScaleManager or a number, got 'dynamic'",
         ),
         (lambda: mp.LossScaleOptimizer("Adam", 1.0), TypeError, "expected an Optimizer"),
-        (outside_accumulation, ValueError, "gradients of different scales; put it around"),
+        (outside_accumulation, TypeError, "gradients of different scales; put it around"),
         (lambda: mp.LossScaleManager().get_loss_scale(), NotImplementedError, "no get_loss_scale"),
     ],
 )
