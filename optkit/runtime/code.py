@@ -513,7 +513,8 @@ def new_values(
             currents.append(current)
     assert op.kind.kernel is not None
     news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)
-    borrowed = {id(array) for array in fed}
+    # On the host a feed is a view, which is copied anyway.
+    borrowed = () if xp is np else {id(array) for array in fed}
     owned = [
         stored(xp, op, variable, new, borrowed)
         for variable, new in zip(op.variables, news, strict=True)
