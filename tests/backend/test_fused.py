@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from optkit import train
-from optkit.backend.fused import FusedUpdate, UntraceableError
+from optkit.backend.fused import FusedUpdate, UntraceableError, threads
 from optkit.backend.fused import update as fused_update
 from optkit.train.optimizer import Optimizer
 
@@ -211,3 +213,50 @@ def test_any_equation_that_can_be_followed_gives_numpys_bits(expressions, dtype,
         np.testing.assert_array_equal(got, wanted)
         numbers = ~np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(wanted)[numbers])
+
+
+# -- before anything is written -------------------------------------------------------------------
+
+
+def momentum(xp, w, g, m, *, rate):
+    m = m + g
+    return w - rate * m * xp.where(m > 0, m, 1.0), m
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_memory_for_all_threads_is_taken_beforehand(monkeypatch, dtype):
+    """Also where the first call for an array comes from another thread."""
+    monkeypatch.setattr(fused_update.compiled, "available", lambda: False)
+    monkeypatch.setattr(threads, "workers", lambda: 3)
+    kernel = FusedUpdate(momentum, 1, ["rate"])
+    size = 5 * fused_update.TILE
+    w, g, m = (np.ones(size, dtype) for _ in range(3))
+    kernel.prepare(w.dtype, size)
+
+    def refused(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", refused)
+    monkeypatch.setattr(np, "zeros", refused)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(kernel, [w, m], g, [w.dtype.type(0.5)]).result()
+        pool.submit(kernel, [w, m], None, [w.dtype.type(0.5)]).result()
+    assert (m == 2).all()
+    assert (w == -3).all()
+
+
+def test_one_loop_is_compiled_for_gradients_of_all_owners():
+    """A second compilation would take a second, while variables are being written."""
+    pytest.importorskip("numba")
+    kernel = FusedUpdate(momentum, 1, ["rate"])
+    size = fused_update._COMPILED
+    w, g, m = (np.ones(size, np.float32) for _ in range(3))
+    kernel.prepare(w.dtype, size)
+    loop = fused_update.compiled.compiled(kernel._loop, "float32")
+    assert len(loop.signatures) == 1
+    fed = g.view()
+    fed.flags.writeable = False
+    for gradient in (g, fed, None):
+        kernel([w, m], gradient, [np.float32(0.5)])
+    assert (m == 3).all()
+    assert len(loop.signatures) == 1

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["in_chunks", "workers"]
+__all__ = ["in_chunks", "parts", "workers"]
 
 _pool: ThreadPoolExecutor | None = None
 _owner = 0
@@ -27,27 +27,32 @@ def _executor(count: int) -> ThreadPoolExecutor:
     return _pool
 
 
-def in_chunks(work: Callable[[int, int], None], size: int, grain: int) -> None:
-    """Call `work(start, stop)` for parts of range(size), side by side.
+def parts(size: int, grain: int) -> int:
+    """Into how many parts `in_chunks` cuts range(size)."""
+    return max(1, min(workers(), -(-size // grain)))
+
+
+def in_chunks(work: Callable[[int, int, int], None], size: int, grain: int) -> None:
+    """Call `work(i, start, stop)` for parts of range(size), side by side.
 
     Parts are multiples of `grain`, so that their bounds do not depend on the number of threads'
-    speed, and one part runs on the calling thread.
+    speed, and the first runs on the calling thread.
     """
-    count = min(workers(), -(-size // grain))
-    if count <= 1:
-        work(0, size)
+    count = parts(size, grain)
+    if count == 1:
+        work(0, 0, size)
         return
     grains = -(-size // grain)
     bounds = [grain * (grains * i // count) for i in range(count)] + [size]
     pool = _executor(workers())
     waiting = []
-    for part in itertools.pairwise(bounds[1:]):
+    for i, part in enumerate(itertools.pairwise(bounds[1:]), 1):
         try:
-            waiting.append(pool.submit(work, *part))
+            waiting.append(pool.submit(work, i, *part))
         except RuntimeError:  # no thread can be had: at a limit, or when the interpreter ends
-            work(*part)
+            work(i, *part)
     try:
-        work(bounds[0], bounds[1])
+        work(0, bounds[0], bounds[1])
     finally:
         for future in waiting:
             future.result()

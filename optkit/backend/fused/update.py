@@ -7,8 +7,8 @@ never on timing: exact resume rests on it.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from optkit.backend.fused.source import (
     shared_scalars,
     tile_source,
 )
-from optkit.backend.fused.threads import in_chunks
+from optkit.backend.fused.threads import in_chunks, parts
 from optkit.backend.fused.trace import trace
 
 __all__ = ["FusedUpdate"]
@@ -33,8 +33,17 @@ _COMPILED = 1 << 17
 """Elements from which on compiling pays, if not at once then from disk the next time."""
 
 
+@dataclass(frozen=True)
+class _Scratch:
+    """What one thread works with: temporaries, truth values, and copies of a tile of each array."""
+
+    temporaries: list[np.ndarray[Any, Any]]
+    truths: list[np.ndarray[Any, Any]]
+    copies: list[np.ndarray[Any, Any]]
+
+
 class FusedUpdate:
-    """An optimizer's equation over flat arrays, in place.
+    """An optimizer's equation over flat arrays, in place; one call at a time.
 
     Args:
         equation: the rule; see `optkit.ops.update.Equation`.
@@ -54,7 +63,8 @@ class FusedUpdate:
         self._loop = loop_source(program)
         self._slots = slots
         self._numbers = len(shared_scalars(program))
-        self._local = threading.local()
+        # By the type of the arithmetic, for each of the threads.
+        self._scratch: dict[Any, list[_Scratch]] = {}
 
     def __call__(
         self,
@@ -71,40 +81,45 @@ class FusedUpdate:
                 float32 for half precision, else that of the arrays.
         """
         dtype = arrays[0].dtype
-        half = dtype.itemsize == 2
-        number = np.float32 if half else dtype.type
+        number = _arithmetic(dtype)
         numbers = self._scalars(np, number, *hyper)
         size = arrays[0].size
-        if not half and size >= _COMPILED and compiled.available():
+        if self._compiles(dtype, size):
             loop = compiled.compiled(self._loop, number.__name__)
 
-            def work(start: int, stop: int) -> None:
+            def work(i: int, start: int, stop: int) -> None:
                 # Zeros are given by tiles, a gradient as a whole.
                 step = TILE if gradient is None else stop - start
                 for low in range(start, stop, step):
                     high = min(low + step, stop)
                     w, *slots = (array[low:high] for array in arrays)
-                    loop(w, _part(gradient, low, high, dtype), *slots, *numbers)
+                    loop(w, _frozen(_part(gradient, low, high, dtype)), *slots, *numbers)
 
         else:
+            scratch = self._ready(number, size)
 
-            def work(start: int, stop: int) -> None:
-                self._by_tiles(arrays, gradient, numbers, number, start, stop)
+            def work(i: int, start: int, stop: int) -> None:
+                self._by_tiles(arrays, gradient, numbers, number, scratch[i], start, stop)
 
         if size < _PARALLEL:
-            work(0, size)
+            work(0, 0, size)
         else:
             in_chunks(_quiet(work), size, TILE)
 
     def prepare(self, dtype: np.dtype[Any], size: int) -> None:
         """Do beforehand what the first call for such arrays would: compile, take memory."""
-        number = np.float32 if dtype.itemsize == 2 else dtype.type
-        if dtype.itemsize > 2 and size >= _COMPILED and compiled.available():
+        number = _arithmetic(dtype)
+        if self._compiles(dtype, size):
             loop = compiled.compiled(self._loop, number.__name__)
-            names = (np.empty(0, dtype), *(np.empty(0, dtype) for _ in range(self._slots + 1)))
-            loop(*names, *(number(1) for _ in range(self._numbers)))
+            w, g, *slots = (np.empty(0, dtype) for _ in range(self._slots + 2))
+            loop(w, _frozen(g), *slots, *(number(1) for _ in range(self._numbers)))
         else:
-            self._scratch(number, self._slots + 2)
+            self._ready(number, size)
+        _zeros(dtype)
+
+    @staticmethod
+    def _compiles(dtype: np.dtype[Any], size: int) -> bool:
+        return dtype.itemsize > 2 and size >= _COMPILED and compiled.available()
 
     def _by_tiles(
         self,
@@ -112,40 +127,53 @@ class FusedUpdate:
         gradient: np.ndarray[Any, Any] | None,
         numbers: Sequence[Any],
         number: type[np.floating[Any]],
+        scratch: _Scratch,
         start: int,
         stop: int,
     ) -> None:
         wide = arrays[0].dtype != number
-        scratch, truths, copies = self._scratch(number, len(arrays) + 1)
         for low in range(start, stop, TILE):
             high = min(low + TILE, stop)
             length = high - low
             w, *slots = (array[low:high] for array in arrays)
-            parts = [w, _part(gradient, low, high, w.dtype), *slots]
-            t = [a[:length] for a in scratch]
-            b = [a[:length] for a in truths]
+            tiles = [w, _part(gradient, low, high, w.dtype), *slots]
+            t = [a[:length] for a in scratch.temporaries]
+            b = [a[:length] for a in scratch.truths]
             if not wide:
-                self._tile(np, number, numbers, t, b, *parts)
+                self._tile(np, number, numbers, t, b, *tiles)
                 continue
-            work = [copy[:length] for copy in copies]
-            for copy, part in zip(work, parts, strict=True):
-                np.copyto(copy, part)
+            work = [copy[:length] for copy in scratch.copies]
+            for copy, tile in zip(work, tiles, strict=True):
+                np.copyto(copy, tile)
             self._tile(np, number, numbers, t, b, *work)
-            for i in (0, *range(2, len(parts))):
-                np.copyto(parts[i], work[i], casting="same_kind")
+            for i in (0, *range(2, len(tiles))):
+                np.copyto(tiles[i], work[i], casting="same_kind")
 
-    def _scratch(self, number: type[np.floating[Any]], copies: int) -> tuple[Any, Any, Any]:
-        """This thread's scratch arrays."""
-        made: dict[Any, Any] = self._local.__dict__
-        if number not in made:
-            count, truths = self._counts
-            made[number] = (
-                [np.empty(TILE, number) for _ in range(count)],
-                [np.empty(TILE, np.bool_) for _ in range(truths)],
-                [np.empty(TILE, number) for _ in range(copies)],
+    def _ready(self, number: type[np.floating[Any]], size: int) -> list[_Scratch]:
+        """Scratch arrays for each thread that such arrays are shared by, made at the first use."""
+        made = self._scratch.setdefault(number, [])
+        temporaries, truths = self._counts
+        while len(made) < (1 if size < _PARALLEL else parts(size, TILE)):
+            made.append(
+                _Scratch(
+                    [np.empty(TILE, number) for _ in range(temporaries)],
+                    [np.empty(TILE, np.bool_) for _ in range(truths)],
+                    [np.empty(TILE, number) for _ in range(self._slots + 2)],
+                )
             )
-        found: tuple[Any, Any, Any] = made[number]
-        return found
+        return made
+
+
+def _arithmetic(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    """The scalar type in which arrays of a dtype are worked on."""
+    return np.float32 if dtype.itemsize == 2 else dtype.type
+
+
+def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A read-only view: for Numba that is another type, and one loop is to serve all gradients."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def _part(
@@ -160,12 +188,12 @@ def _zeros(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.zeros(TILE, dtype)
 
 
-def _quiet(work: Callable[[int, int], None]) -> Callable[[int, int], None]:
+def _quiet(work: Callable[[int, int, int], None]) -> Callable[[int, int, int], None]:
     """`work` without floating-point warnings, which each thread is asked for anew."""
 
-    def quiet(start: int, stop: int) -> None:
+    def quiet(i: int, start: int, stop: int) -> None:
         with np.errstate(all="ignore"):
-            work(start, stop)
+            work(i, start, stop)
 
     return quiet
 
