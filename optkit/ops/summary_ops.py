@@ -24,7 +24,7 @@ from summaries.encode import histogram_bytes, scalar_bytes
 from summaries.histogram import counter_for, measure
 from summaries.metadata import Notes, SummaryBytes
 
-__all__ = ["histogram", "image", "merged", "only_when", "scalar", "text"]
+__all__ = ["histogram", "image", "merged", "merged_scalars", "only_when", "scalar", "text"]
 
 
 def _boxed(data: bytes) -> Array:
@@ -292,6 +292,15 @@ def merged(nodes: Sequence[Any], name: str) -> Tensor:
             _merge_summary.kind, inputs, {"parts": tuple(parts), "notes": notes}, name=name
         )
     return node.outputs[0]
+
+
+def merged_scalars(node: Tensor) -> list[tuple[str, Tensor]]:
+    """The scalars of what `merged` gave: tags, and the tensors that they show."""
+    return [
+        (part.tag, part.op.inputs[0])
+        for part in node.op.attrs["parts"]
+        if part.op.kind.name == "ScalarSummary"
+    ]
 
 
 def _as_summary(i: int, node: Any) -> Tensor:

@@ -27,6 +27,9 @@ class Evaluation:
             fourth item is fed with every batch.
         averages: moving averages that the variables are to hold meanwhile, or None.
 
+    Attributes:
+        every: see above; tensors: what is averaged, by name.
+
     Raises:
         TypeError, ValueError: it is no such triple, or no such averages.
     """
@@ -55,17 +58,16 @@ class Evaluation:
                 f"{data!r}; pass a list or optkit.batches"
             )
         self.every = int(every)
-        self.names = [str(name) for name in tensors]
         self._match = Matcher(graph, inputs, *constant)
         self._data = data if self._match.is_batch(data) else as_iterable(data)
-        self._tensors: list[Tensor] = []
+        self.tensors: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
             try:
                 element = graph.as_graph_element(tensor, allow_operation=False)
             except (TypeError, ValueError, KeyError) as error:
                 raise TypeError(f"eval: {name!r}: expected a tensor: {error}") from None
             assert isinstance(element, Tensor)
-            self._tensors.append(element)
+            self.tensors[str(name)] = element
 
     def run(self, session: Any) -> dict[str, float]:
         """The means now.
@@ -73,17 +75,18 @@ class Evaluation:
         Raises:
             ValueError: the data has no batches.
         """
-        totals = np.zeros(len(self._tensors))
+        tensors = list(self.tensors.values())
+        totals = np.zeros(len(tensors))
         weight = 0
         with nullcontext() if self._averages is None else self._averages.swapped(session):
             for feeds in self._feeds():
                 count = _examples(feeds)
-                values = session.run(self._tensors, feeds)
+                values = session.run(tensors, feeds)
                 totals += [count * float(np.mean(value)) for value in values]
                 weight += count
         if not weight:
             raise ValueError("eval: data: expected at least one batch, got none")
-        return dict(zip(self.names, (totals / weight).tolist(), strict=True))
+        return dict(zip(self.tensors, (totals / weight).tolist(), strict=True))
 
     def _feeds(self) -> Any:
         if self._match.is_batch(self._data):

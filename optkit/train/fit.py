@@ -27,13 +27,14 @@ from optkit.runtime import Session
 from optkit.train.evaluation import Evaluation
 from optkit.train.feeding import Feeder, Matcher
 from optkit.train.files import remove_leftovers
-from optkit.train.fitting import Fitting, Options, RunLog
+from optkit.train.fitting import Fitting, Options
 from optkit.train.guard import Anatomy, anatomy, guard
 from optkit.train.history import History
 from optkit.train.logdir_lock import LogdirLock
 from optkit.train.nonfinite import check_policy
 from optkit.train.plateau import ReduceOnPlateau
 from optkit.train.progress import progress as new_progress
+from optkit.train.run_log import RunLog, Tags
 from optkit.train.saver import Saver
 from optkit.train.scaffold import restore_latest
 from optkit.train.session_run_hook import SessionRunHook
@@ -91,8 +92,9 @@ def fit(
         feed_dict: what to feed with every batch, such as {keep_prob: 0.5}.
         logdir: the run's directory; `~` is expanded. Nothing is written if None.
         eval: (data, every, {name: tensor}): means over that data, every so many steps and at the
-            end, in the columns `eval/<name>` and the run `<logdir>/eval`. A fourth item is what to
-            feed with every batch there, such as {keep_prob: 1.0}.
+            end, in the columns `eval/<name>` and the run `<logdir>/eval`, where they have the tag of
+            the same quantity in training. A fourth item is what to feed with every batch there,
+            such as {keep_prob: 1.0}.
         hooks: `tf.train.SessionRunHook`s.
         session: the session to train in; if None the default one of the train op's graph, or a new
             one. Variables that hold values keep them. It stays open, as `History.session`.
@@ -108,7 +110,8 @@ def fit(
         averages: an `ExponentialMovingAverage` or `MovingAverageOptimizer`: evaluations are made
             with the averages in the places of the variables.
         plateau: (a `ReduceOnPlateau`, the name of a tensor of `eval` that it observes).
-        save_summaries_steps: write summaries at step 1 and every so many steps from there.
+        save_summaries_steps: write summaries, and the speed as `global_step/sec`, at step 1 and
+            every so many steps from there.
         save_checkpoint_secs: seconds between checkpoints; None saves none by time.
         save_checkpoint_steps: steps between checkpoints. One is always saved at the end.
         max_to_keep: how many checkpoints to keep, the newest; 0 keeps all.
@@ -187,7 +190,8 @@ def fit(
         stack.callback(shown.close)
         log = None
         if folder is not None and chief:
-            log = RunLog(folder, step, graph if state is None else None, _tags(graph))
+            tags = Tags(merged, parts.loss)
+            log = RunLog(folder, step, tags, graph if state is None else None)
             stack.callback(log.close)
         fitting = Fitting(
             session=running,
@@ -244,7 +248,7 @@ def _check_plateau(plateau: Any, evaluation: Evaluation | None) -> None:
         or not isinstance(plateau[0], ReduceOnPlateau)
     ):
         raise TypeError(f"plateau: expected (a ReduceOnPlateau, a name of eval), got {plateau!r}")
-    names = [] if evaluation is None else evaluation.names
+    names = [] if evaluation is None else list(evaluation.tensors)
     if plateau[1] not in names:
         raise ValueError(f"plateau: expected one of eval's names {names}, got {plateau[1]!r}")
 
@@ -302,10 +306,6 @@ def _merged(graph: Any) -> Tensor | None:
         made[nodes] = summary.merge(nodes)
     found: Tensor | None = made[nodes] if nodes else None
     return found
-
-
-def _tags(graph: Any) -> list[str]:
-    return [op.attrs["tag"] for op in graph.get_operations() if op.kind.name == "ScalarSummary"]
 
 
 # -- where to start -------------------------------------------------------------------------------

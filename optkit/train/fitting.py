@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from optkit import logging, summary
+from optkit import logging
 from optkit.errors import DivergedError, OpError
 from optkit.graph import Operation, Tensor
 from optkit.runtime import Session
@@ -23,6 +23,7 @@ from optkit.train.history import History
 from optkit.train.nonfinite import ROLLBACKS, explain, explained, is_last, is_nonfinite
 from optkit.train.plateau import ReduceOnPlateau
 from optkit.train.progress import Progress
+from optkit.train.run_log import RunLog
 from optkit.train.saver import Saver
 from optkit.train.session_run_hook import (
     SessionRunArgs,
@@ -33,9 +34,8 @@ from optkit.train.session_run_hook import (
 from optkit.train.stopping import Divergence, EarlyStopping, Interruption
 from optkit.train.termination import Termination
 from optkit.train.training_state import TrainingState, apply, capture
-from summaries import encode_scalar
 
-__all__ = ["Fitting", "Options", "RunLog"]
+__all__ = ["Fitting", "Options"]
 
 
 _STILL = 1000
@@ -57,56 +57,6 @@ class Options:
     save_checkpoint_secs: float | None
     save_checkpoint_steps: int | None
     rollback_steps: int
-
-
-class RunLog:
-    """The event files of a run: its own, and that of its evaluations in `eval` below it."""
-
-    def __init__(self, logdir: Path, start: int, graph: Any, tags: Sequence[str]) -> None:
-        self._logdir = logdir
-        self._start = start
-        self.train = summary.FileWriter(logdir, flush_secs=2)
-        self.train.add_session_start(start + 1)
-        if graph is not None:
-            self.train.add_graph(graph, start)
-        self._eval: summary.FileWriter | None = None
-        # What fit measures goes under the graph's own tag where it has one.
-        self._tags = {tag.rpartition("/")[2]: tag for tag in reversed(tags)}
-        self.missing = {"loss", "learning_rate", "gradient_norm"} - self._tags.keys()
-
-    def step(self, number: int, merged: bytes | None, values: Mapping[str, float]) -> None:
-        """Write the summaries of a step, and what the graph has no summary of."""
-        own = [encode_scalar(k, v) for k, v in values.items() if k in self.missing]
-        data = b"".join([*([] if merged is None else [merged]), *own])
-        if data:
-            self.train.add_summary(data, number)
-
-    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        """Write an evaluation, under the tags of training."""
-        if self._eval is None:
-            self._eval = summary.FileWriter(self._logdir / "eval", flush_secs=2)
-            self._eval.add_session_start(self._start + 1)
-        data = [encode_scalar(self._tags.get(name, name), value) for name, value in values.items()]
-        self._eval.add_summary(b"".join(data), number)
-
-    def back_to(self, step: int) -> None:
-        """What was written of later steps counts no more."""
-        self._start = step
-        for writer in (self.train, self._eval):
-            if writer is not None:
-                writer.add_session_start(step + 1)
-
-    def flush(self) -> None:
-        """Have all of it on disk."""
-        for writer in (self.train, self._eval):
-            if writer is not None:
-                writer.flush()
-
-    def close(self) -> None:
-        """Have all of it on disk, and end."""
-        for writer in (self.train, self._eval):
-            if writer is not None:
-                writer.close()
 
 
 @dataclass(eq=False, repr=False)
@@ -359,7 +309,10 @@ class Fitting:
                 self.early.monitor == f"eval/{name}" and self._is_enough(self.step, value)
             )
         if self.log is not None:
-            self.log.evaluation(self.step, values)
+            tensors = self.evaluation.tensors
+            self.log.evaluation(
+                self.step, {name: (tensors[name], value) for name, value in values.items()}
+            )
         if self.plateau is not None:
             plateau, name = self.plateau
             plateau.observe(values[name], self.session)

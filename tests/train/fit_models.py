@@ -7,7 +7,9 @@ import optkit as tf
 from optkit.train.batches import batches
 from optkit.train.fit import fit
 
-__all__ = ["Model", "X", "Y", "create", "scalars"]
+__all__ = ["SPEED", "Model", "X", "Y", "create", "scalars"]
+
+SPEED = "global_step/sec"
 
 F = np.float32
 RNG = np.random.default_rng(0)
@@ -46,9 +48,10 @@ def create(optimizer):
 
 
 def scalars(folder):
-    """tag -> (step, value) pairs, by TensorBoard."""
+    """tag -> (step, value) pairs, by TensorBoard; without the speed, which no two runs share."""
     loaded = EventAccumulator(str(folder)).Reload()
     return {
         tag: [(event.step, event.value) for event in loaded.Scalars(tag)]
         for tag in loaded.Tags()["scalars"]
+        if tag != SPEED
     }

@@ -1,18 +1,21 @@
 """`optkit.fit`: a train op and data in, a trained session and its measurements out."""
 
 import importlib
+import itertools
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import optkit as tf
-from optkit.train import fitting
+from optkit.train import fitting, run_log
 from optkit.train.batches import batches
 from optkit.train.fit import fit
 from optkit.train.history import History
 from optkit.train.stopping import EarlyStopping
-from tests.train.fit_models import Model, X, Y, create, scalars
+from tests.train.fit_models import SPEED, Model, X, Y, create, scalars
 
 F = np.float32
 
@@ -335,6 +338,40 @@ def test_a_graph_without_summaries_gets_the_columns(graph, tmp_path):
     assert found.keys() == {"loss", "learning_rate", "gradient_norm"}
     assert [step for step, _ in found["loss"]] == [1, 11]
     assert [step for step, _ in scalars(tmp_path / "run/eval")["loss"]] == [5, 10, 12]
+
+
+def test_how_fast_it_was_is_written_with_the_summaries(model, tmp_path, monkeypatch):
+    clock = itertools.count(100.0, 2.0)  # two seconds from one summary to the next
+    monkeypatch.setattr(run_log, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    model.fit(steps=25, logdir=tmp_path)
+    found = EventAccumulator(str(tmp_path)).Reload().Scalars(SPEED)
+    assert [(event.step, event.value) for event in found] == [(1, 0.5), (11, 5), (21, 5)]
+
+
+@pytest.mark.parametrize(
+    ("summarised", "train_tag", "eval_tags"),
+    [
+        ({}, "loss", ["loss", "error"]),
+        # Another quantity that is called a loss is not that of training.
+        ({"aux/loss": "other"}, "loss", ["loss", "error"]),
+        ({"aux/loss": "other", "main/loss": "loss"}, "main/loss", ["main/loss", "error"]),
+        ({"aux/error": "other", "b/error": "error"}, "loss", ["loss", "b/error"]),
+        ({"aux/error": "other"}, "loss", ["loss", "aux/error"]),  # in training it is another tensor
+        ({"loss": "other"}, "loss", ["loss", "error"]),
+    ],
+)
+def test_evaluations_have_the_tags_of_training(tmp_path, summarised, train_tag, eval_tags):
+    model = Model(create(tf.train.AdamOptimizer(0.1)))
+    error = tf.reduce_mean(tf.abs(model.w), name="error")
+    tensors = {"loss": model.loss, "error": error, "other": tf.reduce_sum(model.w)}
+    for tag, name in summarised.items():
+        tf.summary.scalar(tag, tensors[name])
+    evaluated = {"loss": model.loss, "error": error}
+    history = model.fit(steps=2, logdir=tmp_path, eval=((X, Y), 1, evaluated))
+    if "loss" not in summarised:
+        assert scalars(tmp_path)[train_tag] == [(1, F(history["loss"][0]))]
+    assert train_tag == "loss" or "loss" not in scalars(tmp_path)
+    assert list(scalars(tmp_path / "eval")) == eval_tags
 
 
 def test_only_rank_0_writes(model, tmp_path, monkeypatch):
