@@ -370,7 +370,7 @@ class Feeder:
             None uses a thread for `batches` where that pays.
 
     Attributes:
-        seconds: how long the loop has waited for batches.
+        seconds: how long the loop has waited for batches; broken: whether asking for one failed.
     """
 
     def __init__(self, data: Any, match: Matcher, again: bool, prefetch: int | None) -> None:
@@ -383,6 +383,7 @@ class Feeder:
         self._position: dict[str, Any] | None = None
         self._count = 0
         self.seconds = 0.0
+        self.broken = False
         self.given_up: Callable[[], bool] = lambda: False
 
     @property
@@ -401,13 +402,16 @@ class Feeder:
             assert self._feeds is not None
             return self._feeds
         begin = time.perf_counter()
-        if self._ahead is not None:
-            batch, self._position = self._ahead.take(self.given_up)
-        elif self._prefetch:
-            self._ahead = _Ahead(self._source, self._again, self._prefetch)
-            batch, self._position = self._ahead.take(self.given_up)
-        else:
-            batch = self._source.next(self._again)
+        try:
+            if self._ahead is None and self._prefetch:
+                self._ahead = _Ahead(self._source, self._again, self._prefetch)
+            if self._ahead is not None:
+                batch, self._position = self._ahead.take(self.given_up)
+            else:
+                batch = self._source.next(self._again)
+        except Exception as error:
+            self.broken = not isinstance(error, StopIteration)
+            raise
         self.seconds += time.perf_counter() - begin
         self._count += 1
         if self._count == 20 and self._prefetch is None and isinstance(self._source.data, Batches):

@@ -92,8 +92,8 @@ def fit(
         feed_dict: what to feed with every batch, such as {keep_prob: 0.5}.
         logdir: the run's directory; `~` is expanded. Nothing is written if None.
         eval: (data, every, {name: tensor}): means over that data, every so many steps and at the
-            end, in the columns `eval/<name>` and the run `<logdir>/eval`, where they have the tag of
-            the same quantity in training. A fourth item is what to feed with every batch there,
+            end, in the columns `eval/<name>` and the run `<logdir>/eval`, there under the tag that
+            the same quantity has in training. A fourth item is what to feed with every batch there,
             such as {keep_prob: 1.0}.
         hooks: `tf.train.SessionRunHook`s.
         session: the session to train in; if None the default one of the train op's graph, or a new
@@ -113,7 +113,8 @@ def fit(
         save_summaries_steps: write summaries, and the speed as `global_step/sec`, at step 1 and
             every so many steps from there.
         save_checkpoint_secs: seconds between checkpoints; None saves none by time.
-        save_checkpoint_steps: steps between checkpoints. One is always saved at the end.
+        save_checkpoint_steps: steps between checkpoints. One is always saved at the end, and when
+            the data raises an error.
         max_to_keep: how many checkpoints to keep, the newest; 0 keeps all.
         rollback_steps: how often, in steps, "rollback" remembers the state, in memory.
         resume: whether to go on from a checkpoint in logdir; False starts anew beside it.

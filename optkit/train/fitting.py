@@ -190,6 +190,10 @@ class Fitting:
                         "up, perhaps: pass the function that makes it"
                     ) from None
                 return "data"
+            except Exception:
+                if feeder.broken:
+                    self._save_what_is_done()
+                raise
             due = self.log is not None and self.step % every == 0
             wanted = summarised if due else fetches
             try:
@@ -412,6 +416,15 @@ class Fitting:
             self.session, self.prefix, global_step=self.step, extra={"fit": self.state_dict()}
         )
         self._saved = self.step
+
+    def _save_what_is_done(self) -> None:
+        """Save before an error of the data ends training: the next `fit` asks for that batch."""
+        if self.prefix is None or self._saved == self.step or not len(self.history):
+            return
+        try:
+            self.save()
+        except Exception as error:  # noqa: BLE001 - it is not to hide that of the data
+            logging.error("no checkpoint at step %d: %s", self.step, error)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds beside the variables."""

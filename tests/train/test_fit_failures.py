@@ -210,6 +210,51 @@ def test_errors_of_the_data_and_of_runs_come_through(model, tmp_path):
     assert len(model.fit(steps=2, logdir=tmp_path, resume=False)) == 2
 
 
+class Breaking:
+    """Batches of which one cannot be had at the first try."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __iter__(self):
+        for i, batch in enumerate(batches((X, Y), 10, seed=3)):
+            if i == self.at:
+                self.at = None
+                raise OSError("the file is gone")
+            yield batch
+
+
+@pytest.mark.filterwarnings("ignore:data. Breaking cannot be told where to go on")
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_error_of_the_data_loses_no_step(tmp_path, prefetch):
+    def run(folder, data):
+        tf.reset_default_graph()
+        model = Model(summaries=["loss"])
+        options = {"steps": 9, "prefetch": prefetch, "save_summaries_steps": 1}
+        return model.fit(data, logdir=tmp_path / folder, **options)
+
+    whole = run("whole", Breaking(None))
+    data = Breaking(6)
+    with pytest.raises(OSError, match="the file is gone"):
+        run("broken", data)
+    rest = run("broken", data)
+    assert rest.steps.tolist() == [7, 8, 9]
+    assert same(state_of(rest.session), state_of(whole.session))
+    assert scalars(tmp_path / "broken") == scalars(tmp_path / "whole")
+
+
+def test_an_error_of_the_data_is_what_is_told_where_nothing_can_be_saved(
+    model, tmp_path, monkeypatch, caplog
+):
+    def full(*_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(tf.train.Saver, "save", full)
+    with pytest.raises(OSError, match="the file is gone"):
+        model.fit(Breaking(2), steps=5, logdir=tmp_path)
+    assert "no checkpoint at step 2: no space left" in caplog.text
+
+
 # -- signals --------------------------------------------------------------------------------------
 
 
