@@ -9,7 +9,13 @@ import numpy as np
 
 from optkit.backend import Backend
 from optkit.backend.arrays import to_host
-from optkit.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
+from optkit.errors import (
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    OpError,
+    ResourceExhaustedError,
+)
 from optkit.graph import Graph, GraphKeys, Operation, Tensor
 from optkit.ops.random import Stream
 from optkit.runtime.kernels import as_op_error, guarded, of_text, stored
@@ -76,8 +82,11 @@ class Run:
         self.values: list[Any] = [_SKIPPED] * plan.size
         # On a device: what is known on the host too, and need not be asked for.
         self.hosts: dict[int, Any] = {}
-        for place, array in zip(plan.fed, fed, strict=True):
-            self.values[place] = self._placed(place, array)
+        for tensor, place, array in zip(plan.key[1], plan.fed, fed, strict=True):
+            try:
+                self.values[place] = self._placed(place, array)
+            except MemoryError as error:
+                raise as_op_error(error, tensor.op) from error
         self.borrowed = {id(array) for array in fed}
         self.written: dict[Operation, Any] = {}
         # The value of each variable right after each write, for the reads that see it.
@@ -93,13 +102,14 @@ class Run:
             for step in self.plan.steps:
                 if not step.branch or self._reached(step):
                     self._perform(step)
-        results = to_host(
-            [
-                self._result(place, item) if isinstance(item, Tensor) and place is not None else _NO
-                for place, item in zip(self.plan.fetched, self.plan.fetches, strict=True)
-            ]
-        )
-        return [None if array is _NO else handed_out(array) for array in results]
+        values = [
+            self._result(place, item) if isinstance(item, Tensor) and place is not None else _NO
+            for place, item in zip(self.plan.fetched, self.plan.fetches, strict=True)
+        ]
+        try:
+            return [None if array is _NO else handed_out(array) for array in to_host(values)]
+        except MemoryError as error:
+            raise ResourceExhaustedError(f"memory ran out: {error}") from error
 
     def _reached(self, step: Step) -> bool:
         """Whether all `cond` branches around the operation are taken."""

@@ -67,9 +67,12 @@ def stored(
 def of_text(op: Operation) -> bool:
     """Whether an operation is the host's on every backend, as texts are.
 
-    Merging takes summaries, which are texts, and arrays from wherever they are.
+    Merging takes summaries, which are texts, and arrays from wherever they are. An operation that
+    asks for a text as a host input has the others where they are, too.
     """
-    return op.kind.name != "MergeSummary" and any(x.dtype is string for x in op.inputs)
+    kind = op.kind
+    texts = [x.dtype is string for i, x in enumerate(op.inputs) if i not in kind.host]
+    return kind.name != "MergeSummary" and any(texts)
 
 
 def guarded(array: Any) -> Any:

@@ -13,6 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from traceback import clear_frames
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -277,6 +278,8 @@ class Session:
             except Exception as error:  # nothing has changed: the reference tells
                 if self._device is not None and is_fault(error):
                     raise
+                if isinstance(error, MemoryError):
+                    clear_frames(error.__traceback__)  # they hold what the program has computed
                 failure = error
         run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
         results = run.compute()

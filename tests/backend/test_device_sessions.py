@@ -494,6 +494,23 @@ def test_streams_keep_the_order_of_feeds_and_runs(stream):
     np.testing.assert_array_equal(session.value(w), -9)
 
 
+@pytest.mark.cusim
+def test_runs_on_changing_streams_keep_their_order():
+    """As threads have them that share a session, each with a current stream of its own."""
+    x = tf.placeholder(tf.float32, [3])
+    w = tf.Variable(np.zeros(3, "f4"))
+    train_op = tf.train.MomentumOptimizer(1.0, 0.5).apply_gradients([(x, w)])
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    with cusim.settings(lazy=True):
+        for i in range(4):
+            with streams[i % 2]:
+                session.run(train_op, {x: np.ones(3, "f4")})
+        # 1, 1.5, 1.75 and 1.875 steps
+        np.testing.assert_array_equal(session.value(w), -6.125)
+
+
 def test_a_session_of_each_backend_in_one_process():
     w = tf.Variable(np.ones(3, "f4"))
     train_op = tf.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(w * w))
@@ -598,6 +615,32 @@ def test_memory_that_runs_out_is_told_and_changes_nothing():
         np.testing.assert_array_equal(session.value(w), 1)
         session.run(train_op, {big: 2})
     np.testing.assert_array_equal(session.value(w), -1)
+
+
+@pytest.mark.cusim
+def test_what_memory_ran_out_for_is_named():
+    x = tf.placeholder(tf.float32, [None], name="x")
+    w = tf.Variable(np.ones(4, "f4"))
+    parts = [x * float(i) for i in range(3)]
+    total = tf.add_n(parts, name="total")
+    train_op = tf.train.GradientDescentOptimizer(0.1).apply_gradients([(total[:4], w)])
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    for _ in range(2):
+        session.run(train_op, {x: np.ones(4, "f4")})
+    before = session.value(w)
+    size = 1 << 20
+    cupy.get_default_memory_pool().free_all_blocks()
+    for arrays, culprit in ((0, "x"), (4, "total")):  # x and its parts fit, their sum does not
+        limit = cusim.stats()["used"] + (4 * arrays + 2) * size
+        with (
+            cusim.settings(limit=limit),
+            pytest.raises(ResourceExhaustedError, match="memory ran out") as caught,
+        ):
+            session.run(train_op, {x: np.ones(size, "f4")})
+        assert caught.value.op.name == culprit
+        np.testing.assert_array_equal(session.value(w), before)
+        cupy.get_default_memory_pool().free_all_blocks()
 
 
 @pytest.mark.cusim

@@ -22,8 +22,9 @@ class Device:
 
     Args:
         index: the device; the current one, at each run, if None.
-        stream: None queues work on the stream that is current when the session runs; "own" on a
-            non-blocking stream of its own; else a `cupy.cuda.Stream`.
+        stream: None queues work on the stream that is current when the session runs, after what
+            runs have queued on others; "own" on a non-blocking stream of its own; else a
+            `cupy.cuda.Stream`.
 
     Attributes:
         lost: the fault that ended it, or None.
@@ -40,6 +41,7 @@ class Device:
         self.lost: BaseException | None = None
         self.used = False
         self._stream = stream
+        self._last: Any = None  # the stream of the run before
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -75,18 +77,18 @@ class Device:
     def _entered(self) -> Iterator[None]:
         import cupy
 
-        if self.index is None and self._stream is None:
-            yield
-            return
         with contextlib.ExitStack() as stack:
             if self.index is not None:
                 stack.enter_context(cupy.cuda.Device(self.index))
+            outer = cupy.cuda.get_current_stream()
             if self._stream is None:
+                last, self._last = self._last, outer
+                if last is not None and last.ptr != outer.ptr:
+                    outer.wait_event(last.record())
                 yield
                 return
             if self._stream == "own":
                 self._stream = cupy.cuda.Stream(non_blocking=True)
-            outer = cupy.cuda.get_current_stream()
             self._stream.wait_event(outer.record())
             try:
                 with self._stream:
