@@ -337,15 +337,17 @@ class Tensor(TensorOperators):
     Attributes:
         op: the operation; value_index: which output it is.
         dtype: the `DType` of its elements.
+        claimed: whether part of its static shape is the word of `set_shape` alone.
     """
 
-    __slots__ = ("__weakref__", "_shape", "dtype", "op", "value_index")
+    __slots__ = ("__weakref__", "_shape", "claimed", "dtype", "op", "value_index")
 
     def __init__(self, op: Operation, value_index: int, dtype: DType, shape: Shape) -> None:
         self.op = op
         self.value_index = value_index
         self.dtype = dtype
         self._shape: Shape = shape
+        self.claimed = False
 
     @property
     def name(self) -> str:
@@ -382,7 +384,8 @@ class Tensor(TensorOperators):
         Raises:
             ValueError: it contradicts what is known already.
         """
-        self._shape = self.shape.merge_with(shape).sizes
+        before, self._shape = self._shape, self.shape.merge_with(shape).sizes
+        self.claimed |= self._shape != before
 
     def consumers(self) -> list[Operation]:
         """The operations that take this tensor."""

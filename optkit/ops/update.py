@@ -84,6 +84,12 @@ def changed_rows(
     scalars = {
         name: xp.asarray(value).astype(wide) for name, value in zip(hyper, values, strict=True)
     }
+    for name, value in scalars.items():
+        if value.shape:
+            raise InvalidArgumentError(
+                f"{name}, of the update of variable {variable!r}: expected a scalar, got shape "
+                f"{TensorShape(value.shape)}"
+            )
     named = indices
     if rows in ("all", "slots"):
         full = xp.zeros(currents[0].shape, gradient.dtype)

@@ -99,7 +99,9 @@ class Code:
         self.conditional: list[str] = []
         # The value of each variable right after each write.
         self.versions: dict[tuple[Operation, Operation], str] = {}
-        # The shapes of values that the graph tells in full.
+        # Places whose static shapes hang on what somebody has said (`Tensor.claimed`).
+        self.doubtful: set[int | None] = set()
+        # The shapes of values that the graph tells in full, without a doubt.
         self.static: dict[str, tuple[int, ...]] = {}
         # Norms of all gradients of a group can be taken over its gradient buffer.
         self.norms = {
@@ -139,6 +141,8 @@ class Code:
     def compute(self, step: Step) -> None:
         """An operation that writes nothing."""
         op, kind = step.op, step.op.kind
+        if any(y.claimed for y in op.outputs) or not self.doubtful.isdisjoint(step.inputs):
+            self.doubtful.update(step.outputs)
         if kind.access in ("variable", "read"):
             self._read(step)
         elif kind.access == "initialized":
@@ -168,7 +172,7 @@ class Code:
         dtype = op.outputs[0].dtype.dtype
         (place,) = step.outputs
         assert place is not None
-        slot = self.slots.get(place)
+        slot = None if place in self.doubtful else self.slots.get(place)
         if slot is None or slot.shape != op.outputs[0].sizes or slot.dtype != dtype:
             arguments.append("out={out}")
             text = f"{targets[0]} = {into}({', '.join(arguments)})"
@@ -202,7 +206,7 @@ class Code:
                 continue
             name = self.names[place] = f"v{place}"
             targets.append(name)
-            if tensor.shape.is_fully_defined():
+            if tensor.shape.is_fully_defined() and place not in self.doubtful:
                 self.static[name] = tensor.sizes  # type: ignore[assignment]  # no size is None
         return targets
 
@@ -347,17 +351,18 @@ class Code:
         """The program, whatever the shapes are."""
         return self._function([line.source(line.text) for line in self.lines], self.space)
 
-    def noting(self, shapes: MutableMapping[str, tuple[int, ...]]) -> Callable[..., Any]:
-        """The program, which also puts the shapes of its values into `shapes`."""
-        lines = []
+    def noting(self, note: Callable[[dict[str, tuple[int, ...]]], None]) -> Callable[..., Any]:
+        """The program, which also gives the shapes of its values to `note` when it has them all."""
+        lines = ["shapes = {}"]
         for line in self.lines:
             lines.append(line.source(line.text))
             lines += [
                 line.source(f"shapes[{name!r}] = np.shape({name})")
                 for name in line.targets
-                if name[0] == "v"
+                if name[0] in "vw"
             ]
-        return self._function(lines, self.space | {"shapes": shapes})
+        lines.insert(-1, "note(shapes)")
+        return self._function(lines, self.space | {"note": note})
 
     def planned(
         self, shapes: Mapping[str, tuple[int, ...]], tenant: Tenant

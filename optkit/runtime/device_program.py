@@ -17,7 +17,7 @@ import numpy as np
 
 from optkit.backend import Backend
 from optkit.backend.cuda.checks import Checks
-from optkit.backend.cuda.device import BrokenStateError, wait_for_all
+from optkit.backend.cuda.device import wait_for_all
 from optkit.backend.cuda.pace import Pace
 from optkit.backend.cuda.transfer import Transfer, is_device_array
 from optkit.errors import InvalidArgumentError
@@ -95,17 +95,14 @@ class DeviceProgram:
         if flag is not None and transfer.wait()[-1].any():
             raise InvalidArgumentError("a value is bad")
         with HeldBack():
-            try:
-                for update in updates:
-                    update()
-                arenas.commit(state, written)
-                queued = time.perf_counter()
-                arrays = transfer.wait()
-                if begin is not None:
-                    wait_for_all()
-                    self._pace.note(queued - begin, time.perf_counter() - queued)
-            except Exception as error:
-                raise BrokenStateError("variables were being written") from error
+            for update in updates:
+                update()
+            arenas.commit(state, written)
+            queued = time.perf_counter()
+            arrays = transfer.wait()
+            if begin is not None:
+                wait_for_all()
+                self._pace.note(queued - begin, time.perf_counter() - queued)
         return [_own(value, array) for value, array in zip(values, arrays, strict=False)]
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:

@@ -15,7 +15,14 @@ from optkit.graph import Operation
 from optkit.ops.state import check_indices
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.plan import Plan, Step
-from optkit.runtime.updates import DenseGroup, are_alike, check_shape, rule, take_out_factor
+from optkit.runtime.updates import (
+    DenseGroup,
+    are_alike,
+    check_scalars,
+    check_shape,
+    rule,
+    take_out_factor,
+)
 
 __all__ = ["DeviceGroup", "DeviceRows", "device_groups", "device_rows"]
 
@@ -44,9 +51,11 @@ class DeviceGroup(DenseGroup):
         """All but the launch, which what comes back does.
 
         Raises:
-            InvalidArgumentError: a gradient has another shape than its variable.
+            InvalidArgumentError: a gradient has another shape than its variable, or a
+                hyper-parameter is no scalar.
         """
         assert self.bound is not None
+        check_scalars(hyper)
         ready = [
             # What almost all are; there may be thousands.
             x if x.base is None and x.flags.c_contiguous and x.shape == shape else self._ready(i, x)
@@ -84,9 +93,11 @@ class DeviceRows:
         """All but the launch, which what comes back does.
 
         Raises:
-            InvalidArgumentError: a row is out of range, or the rows have another shape.
+            InvalidArgumentError: a row is out of range, the rows have another shape, or a
+                hyper-parameter is no scalar.
         """
         assert self.bound is not None
+        check_scalars(hyper)
         attrs = self.step.op.attrs
         shape, name = self.views[0].shape, attrs["variable"]
         check_indices(xp, indices, shape[0], f"the gradient of variable {name!r}")

@@ -88,6 +88,7 @@ class EagerTensor(Tensor):
         self.value_index = value_index
         self.dtype = dtype
         self._shape = shape
+        self.claimed = False
         self.value = value
 
     # An operation refers to its outputs; referring back would keep both until the garbage

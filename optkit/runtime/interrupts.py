@@ -11,6 +11,8 @@ from _signal import signal as _set_handler
 from types import FrameType, TracebackType
 from typing import Any
 
+from optkit.backend.cuda.device import BrokenStateError
+
 __all__ = ["HeldBack"]
 
 _SIGNALS = tuple(
@@ -32,6 +34,9 @@ _SIGNALS = tuple(
 
 class HeldBack:
     """A signal that comes inside the `with` is handled at its end, once.
+
+    Nothing inside may fail; what does all the same leaves variables half written, and becomes the
+    cause of a `BrokenStateError`.
 
     Only handlers written in Python can stop the code half-way; Python runs them in the main thread
     only, so elsewhere there is nothing to hold back.
@@ -61,7 +66,11 @@ class HeldBack:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._finish()
+        try:
+            self._finish()
+        finally:
+            if error is not None:
+                raise BrokenStateError("variables were being written") from error
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._open:

@@ -274,6 +274,10 @@ class Loop:
             {"loop": self, "seed": get_seed(None)},
             name=name,
         )
+        # What is said inside of a shape decides the shapes of the results.
+        said = any(y.claimed for op in self.graph.get_operations() for y in op.outputs)
+        for output in node.outputs:
+            output.claimed = said
         count = len(news)
         return list(node.outputs[:count]), list(node.outputs[count:-1])
 

@@ -188,17 +188,20 @@ class _Version:
     def __init__(self, code: Code, plain: Callable[..., Any]) -> None:
         self._code = code
         self._plain = plain
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._shapes: dict[str, tuple[int, ...]] | None = None
         self._function: Callable[..., Any] | None = None
 
     def function(self) -> Callable[..., Any]:
         """The function to run now."""
         if self._function is not None:
             return self._function
-        if not self._shapes:
-            return self._code.noting(self._shapes)
+        if self._shapes is None:
+            return self._code.noting(self._note)
         self._function = self._code.planned(self._shapes, self) or self._plain
         return self._function
+
+    def _note(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        self._shapes = shapes
 
     def leave(self) -> None:
         """Let go of the workspace; the next run takes places in the new one."""

@@ -12,15 +12,15 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any, NoReturn
 
 from optkit import backend as backends
-from optkit.backend.cuda.device import is_fault
+from optkit.backend.cuda.device import BrokenStateError, is_fault
 from optkit.backend.select import on_device
-from optkit.errors import OpError
+from optkit.errors import InternalError, OpError
 from optkit.graph import (
     Graph,
     Operation,
@@ -107,6 +107,7 @@ class Session:
         self._lock = threading.RLock()
         self._closed = False
         self._running = False
+        self._host = _Host()
         self._warned_schedule = False
         self._entered: list[Any] = []
 
@@ -128,16 +129,23 @@ class Session:
     # -- life -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release the variables' memory; the session cannot run any more."""
+        """Release the variables' memory; the session cannot run any more.
+
+        In the middle of a run, by a kernel or a signal handler, that is done when the run ends.
+        """
         with self._lock:
             self._closed = True
-            self._state.clear()
-            self._plans.clear()
-            self._programs.clear()
-            self._known.clear()
-            self._arenas = Arenas()
-            if self._device is not None:
-                self._device.release()
+            if not self._running:
+                self._release()
+
+    def _release(self) -> None:
+        self._state.clear()
+        self._plans.clear()
+        self._programs.clear()
+        self._known.clear()
+        self._arenas = Arenas()
+        if self._device is not None:
+            self._device.release()
 
     def as_default(self) -> Any:
         """Make this the session of `Tensor.eval` and `Operation.run`, inside a `with`."""
@@ -216,6 +224,7 @@ class Session:
             ValueError: an element is of another graph, or a fed value has the wrong shape.
             FailedPreconditionError: a variable that is read holds no value.
             InvalidArgumentError: an operation got a bad value; nothing has changed.
+            InternalError: variables could not be written to the end, now or before.
         """
         with self._lock:
             if self._closed:
@@ -227,17 +236,18 @@ class Session:
                 )
             self._running = True
             try:
-                if self._device is None:
-                    return self._run(fetches, feed_dict or {})
-                with self._device.active():
+                with self._active():
                     return self._run(fetches, feed_dict or {})
             finally:
                 self._running = False
+                if self._closed:
+                    self._release()
 
     def _run(self, fetches: Any, feed_dict: Any) -> Any:
         key = self._key(fetches, feed_dict)
         found = self._known.get(key) if key is not None else None
-        if found is not None and found[0].key in self._plans:
+        # A plan that was dropped may have been made anew for others.
+        if found is not None and self._plans.get(found[0].key) is found[0]:
             plan, rebuild, tensors = found
             self._known.move_to_end(key)
             self._plans.move_to_end(plan.key)
@@ -276,7 +286,7 @@ class Session:
             try:
                 return program(self._state, self._arenas, self._entropy, fed)
             except Exception as error:  # nothing has changed: the reference tells
-                if self._device is not None and is_fault(error):
+                if is_fault(error):
                     raise
                 if isinstance(error, MemoryError):
                     clear_frames(error.__traceback__)  # they hold what the program has computed
@@ -330,9 +340,7 @@ class Session:
         with self._lock:
             if op not in self._state:
                 raise uninitialized(op)
-            if self._device is None:
-                return handed_out(self._state[op])
-            with self._device.active():
+            with self._active():
                 return handed_out(self._backend.to_numpy(self._state[op]))
 
     def holds(self, variable: Any) -> bool:
@@ -404,8 +412,12 @@ class Session:
                         self._entropy = state.entropy
 
     def _active(self) -> AbstractContextManager[Any]:
-        """Where the session's arrays may be worked with."""
-        return nullcontext() if self._device is None else self._device.active()
+        """Where the session's arrays may be worked with.
+
+        Raises:
+            InternalError: what variables hold is not known, now or since an earlier run.
+        """
+        return self._host if self._device is None else self._device.active()
 
     def _plan(self, elements: list[Any], feeds: list[Tensor]) -> Plan:
         key = (tuple(elements), tuple(feeds))
@@ -438,6 +450,34 @@ class Session:
                     stacklevel=4,
                 )
                 return
+
+
+class _Host:
+    """To arrays on the host what `Device.active` is to a device's."""
+
+    def __init__(self) -> None:
+        self._broken: BaseException | None = None
+
+    def __enter__(self) -> None:
+        if self._broken is not None:
+            raise self._ended() from self._broken
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, BrokenStateError):
+            self._broken = error.__cause__
+            raise self._ended() from error
+
+    def _ended(self) -> InternalError:
+        return InternalError(
+            "the session has ended: variables could not be written to the end, and what they hold "
+            f"is unknown ({type(self._broken).__name__}: {self._broken}); restore a checkpoint in "
+            "a new Session"
+        )
 
 
 def _visible(backend: backends.Backend, config: Any) -> backends.Backend:

@@ -24,6 +24,7 @@ __all__ = [
     "Part",
     "RowUpdate",
     "are_alike",
+    "check_scalars",
     "check_shape",
     "dense_groups",
     "row_updates",
@@ -118,8 +119,14 @@ class DenseGroup:
             self.kernel.prepare(span.columns[0].dtype, span.size)
 
     def numbers(self, *values: Any) -> list[Any]:
-        """The hyper-parameters as scalars of the arithmetic's type."""
-        return [self.number(value) for value in values]
+        """The hyper-parameters as scalars of the arithmetic's type.
+
+        Raises:
+            InvalidArgumentError: one is no scalar.
+        """
+        numbers = [self.number(value) for value in values]
+        check_scalars(numbers)
+        return numbers
 
     def apply(self, part: Part, gradient: np.ndarray[Any, Any], numbers: Sequence[Any]) -> None:
         """Update a part in place."""
@@ -245,6 +252,7 @@ class RowUpdate:
     step: Step
     idle: FusedUpdate | None = None
     views: tuple[np.ndarray[Any, Any], ...] = ()
+    owns: Callable[[Any], bool] = bool
 
     def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
         """Put the variable and its slots into arenas, where their rows can be written."""
@@ -252,6 +260,7 @@ class RowUpdate:
         for op in ops:
             arenas.place([op], state)
         self.views = tuple(arenas.members[op].view for op in ops)
+        self.owns = arenas.owns
         if self.idle is not None:
             self.idle.prepare(self.views[0].dtype, self.views[0].size)
 
@@ -259,6 +268,8 @@ class RowUpdate:
         """The row numbers, the new rows of the variable and its slots, the hyper-parameters."""
         attrs = {**self.step.op.attrs, "rows": "named"}
         indices, news = changed_rows(np, *self.views, *map(guarded, inputs), **attrs)
+        # An equation may give its gradient back, which may be a variable that is updated too.
+        news = tuple(new.copy() if self.owns(new) else new for new in news)
         number = _number(self.step.op)
         return indices, news, [number(value) for value in inputs[2:]]
 
@@ -315,6 +326,13 @@ def flat(arenas: Arenas, part: Part, gradient: Any) -> np.ndarray[Any, Any]:
         np.copyto(part.spare, array)
         array = part.spare
     return array.reshape(-1)
+
+
+def check_scalars(numbers: Sequence[Any]) -> None:
+    """Raise InvalidArgumentError unless all are numbers; the reference tells which is not."""
+    for number in numbers:
+        if number.ndim:
+            raise InvalidArgumentError("a hyper-parameter is no scalar")
 
 
 def check_shape(gradient: Any, shape: tuple[int, ...], variable: str) -> None:

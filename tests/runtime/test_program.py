@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import optkit
 from optkit.backend.arrays import to_numpy
-from optkit.errors import FailedPreconditionError, InvalidArgumentError
+from optkit.errors import FailedPreconditionError, InternalError, InvalidArgumentError
 from optkit.graph import Graph, IndexedSlices
 from optkit.runtime import Session, code, interrupts
 from optkit.runtime.interrupts import HeldBack
@@ -34,11 +34,29 @@ class Pair:
         self.slow._entropy = self.fast._entropy
         self.slow._program = lambda plan: None
         self.seen: list[Any] = []
+        self.errors: list[Exception] = []
+        find = self.fast._program
+        self.fast._program = lambda plan: self._watched(find(plan))
 
-    def run(self, fetches, feed=None):
-        """Both give the same, or fail alike; afterwards their states are the same."""
+    def _watched(self, program):
+        def run(*arguments):
+            try:
+                return program(*arguments)
+            except Exception as error:
+                self.errors.append(error)
+                raise
+
+        return run if program is not None else None
+
+    def run(self, fetches, feed=None, *, left=False):
+        """Both give the same, or fail alike; afterwards their states are the same.
+
+        A program may leave to the reference only what fails there too, and what `left` says.
+        """
+        self.errors.clear()
         results = [_outcome(session, fetches, feed) for session in (self.fast, self.slow)]
         assert _bits(results[0]) == _bits(results[1])
+        assert not self.errors or left or _failed(results[1])
         assert _state(self.fast) == _state(self.slow)
         for result, bits in self.seen:  # what was handed out is the caller's own
             assert _bits(result) == bits
@@ -51,6 +69,10 @@ def _outcome(session, fetches, feed):
         return session.run(fetches, feed)
     except Exception as error:  # noqa: BLE001 - whatever it is, both must raise it
         return type(error), str(error)
+
+
+def _failed(result):
+    return isinstance(result, tuple) and result and isinstance(result[0], type)
 
 
 def _bits(value):
@@ -411,6 +433,69 @@ def test_two_variables_from_one_array_and_an_assignment_between_members_of_an_ar
     assert [value.tolist() for value in pair.run([a, b])] == [[3.0, 4.0], [0.25, 0.25]]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("wrong", [[0.1], [0.1, 0.2, 0.3], [0.1, 0.2]])
+def test_a_rate_that_is_no_scalar_is_refused_before_anything_is_written(pair, count, sparse, wrong):
+    """It would stretch over the variable, or break off half-way."""
+    rate = optkit.placeholder(optkit.float32, name="rate")  # of any shape
+    gradient = optkit.ones([3])
+    if sparse:
+        gradient = IndexedSlices(gradient, optkit.range(3))
+    variables = [optkit.Variable(np.float32([1.0, 2.0, 3.0])) for _ in range(count)]
+    opt = optkit.train.MomentumOptimizer(rate, 0.9)
+    train = opt.apply_gradients([(gradient, w) for w in variables])
+    pair.run(optkit.global_variables_initializer())
+    for _ in range(3):
+        pair.run(train, {rate: 0.1})
+        kind, text = pair.run(train, {rate: wrong})
+        assert kind is InvalidArgumentError
+        assert "learning_rate, of the update of variable" in text
+        assert f"expected a scalar, got shape ({len(wrong)},)" in text
+    np.testing.assert_allclose(pair.run(variables[0])[0], 1 - 0.1 - 0.19 - 0.271, rtol=1e-6)
+
+
+def test_a_rule_that_gives_rows_of_a_variable_which_is_updated_too(pair):
+    v, w = (optkit.Variable(np.float32([[1.0], [2.0], [3.0]])) for _ in range(2))
+    rows = optkit.range(3)
+    first = Equation(lambda xp, w, g, m, rate: (w - g, m)).apply_gradients(
+        [(IndexedSlices(optkit.ones([3, 1]), rows), v)]
+    )
+    second = Equation(lambda xp, w, g, m, rate: (g, m + g)).apply_gradients(
+        [(IndexedSlices(optkit.identity(v), rows), w)]
+    )
+    pair.run(optkit.global_variables_initializer())
+    for k in range(3):
+        pair.run([first, second])
+        assert pair.run(w).tolist() == [[1.0 - k], [2.0 - k], [3.0 - k]]
+
+
+def said(x):
+    """The elements of x above zero, which are said to be three."""
+    found = optkit.boolean_mask(x, x > 0)
+    found.set_shape([3])
+    return found
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("large", [1, code.LARGE])
+def test_a_shape_that_was_said_wrongly_spreads_nothing(pair, monkeypatch, large, inside):
+    """One number would be written to the places of three."""
+    monkeypatch.setattr(code, "LARGE", large)
+    x = optkit.placeholder(optkit.float32, [None])
+    y = optkit.map_fn(said, optkit.reshape(x, [1, -1]))[0] if inside else said(x)
+    assert y.sizes == (3,)
+    a, b = optkit.Variable(np.zeros(3, np.float32)), optkit.Variable(np.zeros(2, np.float32))
+    sgd = optkit.train.GradientDescentOptimizer(1.0)
+    train = sgd.apply_gradients([(y * 2.0, a), (optkit.ones([2]), b)])
+    total = optkit.exp(y * 2.0) * 2.0
+    pair.run(optkit.global_variables_initializer())
+    for values in [[1, 2, 3, -1]] * 4 + [[1, -2, -3, -1]]:
+        pair.run([train, total], {x: values})
+    assert isinstance(pair.run(train, {x: [1, -2, -3, -1]}), tuple)
+    pair.run(total, {x: [1, -2, -3, -1]})
+
+
 @pytest.mark.parametrize("kind", [FailedPreconditionError, InvalidArgumentError])
 def test_after_an_error_the_session_goes_on_as_the_reference_does(pair, kind):
     w = optkit.Variable([1.0, 2.0])
@@ -522,6 +607,44 @@ def test_ctrl_c_works_after_a_handler_has_raised_at_any_place_of_holding_signals
         with pytest.raises(LimitError):
             signal.raise_signal(signal.SIGALRM)
     assert raised >= 2
+
+
+@pytest.mark.host("a device's faults are other ones")
+@pytest.mark.parametrize("fails_in", ["apply", "commit"])
+def test_a_failure_while_variables_are_written_ends_the_session(graph, monkeypatch, fails_in):
+    """It cannot be undone, and must not be taken for a failure of the computation."""
+    w = optkit.Variable([1.0, 2.0])
+    train = optkit.train.GradientDescentOptimizer(1.0).apply_gradients(
+        [([1.0, 1.0], w)], global_step=optkit.train.create_global_step()
+    )
+    session = Session()
+    session.run(optkit.global_variables_initializer())
+    session.run(train)
+    state = session.export_state()
+
+    def broken(*_):
+        raise MemoryError("no more")
+
+    owner = DenseGroup if fails_in == "apply" else type(session._arenas)
+    monkeypatch.setattr(owner, fails_in, broken)
+    if fails_in == "apply":
+        session._programs.clear()  # which have the method as it was
+    with pytest.raises(InternalError, match=r"hold is unknown \(MemoryError: no more\)") as caught:
+        session.run(train)
+    assert isinstance(caught.value.__cause__.__cause__, MemoryError)
+    monkeypatch.undo()
+    for work in (
+        lambda: session.run(w),
+        lambda: session.value(w),
+        session.export_state,
+        lambda: session.import_state(state),
+    ):
+        with pytest.raises(InternalError, match="the session has ended"):
+            work()
+    session.close()
+    with Session() as fresh:
+        fresh.import_state(state)
+        assert fresh.run([w, train])[0].tolist() == [0.0, 1.0]
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -685,6 +808,30 @@ def test_a_view_keeps_the_place_of_what_it_shows(pair, all_planned):
     pair.run(optkit.global_variables_initializer())
     for k in range(4):
         pair.run([loss, train], {x: np.arange(9, dtype=np.float32).reshape(3, 3) / (9 + k)})
+
+
+@pytest.mark.host("it looks into the programs of the host")
+def test_large_values_made_of_what_was_just_written_have_places_too(pair, all_planned):
+    x = optkit.placeholder(optkit.float32, [None])
+    w = optkit.Variable(np.zeros(4, np.float32), validate_shape=False)
+    y = optkit.exp(w.assign(x + 0.5)) * 2.0
+    pair.run(w.initializer)
+    for k in range(4):
+        pair.run(y, {x: [k, 1.0, 2.0]})
+    (version,) = program_of(pair.fast)._versions.values()
+    assert version._function is not version._plain
+
+
+@pytest.mark.host("it looks into the programs of the host")
+def test_shapes_of_a_run_that_was_interrupted_are_noted_anew(pair, all_planned):
+    x = optkit.placeholder(optkit.float32, [None])
+    checked = optkit.check_numerics(x, "x")
+    with optkit.control_dependencies([checked]):
+        y = optkit.exp(x * 2.0) + 1.0
+    for value in [1.0, np.nan, 1.0, 1.0]:  # the second run notes
+        pair.run(y, {x: [value, 2.0]})
+    (version,) = program_of(pair.fast)._versions.values()
+    assert len(version._shapes) == 4
 
 
 def test_a_value_whose_shape_depends_on_values_is_not_written_to_a_planned_place(pair, all_planned):

@@ -24,6 +24,7 @@ from optkit.graph import (
 from optkit.ops.array import identity, placeholder, placeholder_with_default
 from optkit.ops.control import cond, group, no_op
 from optkit.ops.core import constant
+from optkit.ops.host import py_func
 from optkit.ops.indexing import gather
 from optkit.ops.math import add
 from optkit.ops.random import random_uniform
@@ -557,6 +558,21 @@ def test_closing_frees_the_variables():
     assert not session._plans
 
 
+def test_a_session_closed_in_the_middle_of_a_run_closes_at_its_end(session):
+    (w,) = initialized(session, Variable([1.0, 2.0]))
+
+    def closing(x):
+        session.close()
+        return x + 1
+
+    after = w.assign(py_func(closing, [w], "float32"))
+    assert session.run(after).tolist() == [2.0, 3.0]
+    assert session._state == {}
+    assert not session._plans
+    with pytest.raises(RuntimeError, match="the session is closed"):
+        session.run(after)
+
+
 def test_running_inside_a_run_is_refused(session):
     x = placeholder("float32", [])
 
@@ -754,6 +770,15 @@ def test_plans_are_kept_up_to_a_bound(session, monkeypatch):
     assert len(session._plans) == 3
     assert {key[0][0] for key in session._plans} == {tensors[0], tensors[2], tensors[4]}
     assert session._plans[(tensors[4],), ()] is kept[(tensors[4],), ()]
+
+
+def test_no_program_outlives_its_plan(session, monkeypatch):
+    """A plan may go and be made again for others, between two runs of what it was made for."""
+    monkeypatch.setattr(session_module, "_PLANS", 2)
+    x = constant([1.0, 2.0])
+    for fetch in [x, {"a": [x, x]}, {"a": [x] * 3}, {"a": x}, x, x] * 2:
+        session.run(fetch)
+        assert set(session._programs) <= set(session._plans.values())
 
 
 def test_plans_depend_on_what_is_fed(session):
