@@ -168,7 +168,10 @@ class _Called:
         self._make = make
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._make())
+        made = self._make()
+        if not (isinstance(made, Iterable) or hasattr(made, "__getitem__")):
+            raise TypeError(f"data: expected a function that gives batches, got {made!r} from it")
+        return iter(made)
 
 
 class Source:
@@ -317,7 +320,10 @@ def is_iterator(data: Any) -> bool:
 
 
 class _Ahead(threading.Thread):
-    """Takes batches ahead of time; each comes with the position after it."""
+    """Takes batches ahead of time; each comes with the position after it.
+
+    Data may fill the same arrays for every batch: those that wait are copies.
+    """
 
     def __init__(self, source: Source, again: bool, depth: int) -> None:
         super().__init__(name="optkit data", daemon=True)
@@ -330,7 +336,10 @@ class _Ahead(threading.Thread):
     def run(self) -> None:
         while not self._done.is_set():
             try:
-                item = self._source.next(self._again), self._source.position(), None
+                batch = self._source.next(self._again)
+                if not isinstance(self._source.data, Batches):  # which give new arrays
+                    batch = _copied(batch)
+                item = batch, self._source.position(), None
             except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
                 item = None, None, error  # type: ignore[assignment]
             while not self._done.is_set():
@@ -357,6 +366,18 @@ class _Ahead(threading.Thread):
     def end(self) -> None:
         self._done.set()
         self.join(timeout=5.0)
+
+
+def _copied(batch: Any) -> Any:
+    """A batch with arrays of its own."""
+    if isinstance(batch, np.ndarray):
+        return batch.copy()
+    if isinstance(batch, Mapping):
+        return {key: _copied(part) for key, part in batch.items()}
+    if isinstance(batch, tuple | list):
+        parts = [part.copy() if isinstance(part, np.ndarray) else part for part in batch]
+        return parts if isinstance(batch, list) else tuple(parts)
+    return batch
 
 
 class Feeder:

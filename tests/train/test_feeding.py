@@ -191,6 +191,35 @@ def test_errors_of_the_data_come_out_of_the_thread(graph, xy):
         feeder.next()
 
 
+@pytest.mark.parametrize("make", [tuple, list, lambda parts: dict(zip("xy", parts, strict=True))])
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_arrays_that_are_filled_again_may_be_prefetched(graph, xy, make, prefetch):
+    def refilled():
+        arrays = [np.zeros(3), np.zeros(3)]
+        for i in range(8):
+            arrays[0][:], arrays[1][:] = i, -i
+            yield make(arrays)
+
+    inputs = {"x": xy[0], "y": xy[1]} if isinstance(make([0, 0]), dict) else xy
+    feeder = Feeder(refilled(), Matcher(graph, inputs), True, prefetch)
+    for i in range(8):
+        assert [value.tolist() for value in feeder.next().values()] == [[i] * 3, [-i] * 3]
+
+
+def test_one_array_that_is_filled_again_may_be_prefetched(graph, xy):
+    array = np.zeros(3)
+    feeder = Feeder((np.add(array, 1, out=array) for _ in range(8)), Matcher(graph, xy[0]), True, 3)
+    found = [next(iter(feeder.next().values())).tolist() for _ in range(8)]
+    assert found == [[i] * 3 for i in range(1, 9)]
+
+
+@pytest.mark.parametrize("result", [None, 3])
+def test_a_function_that_gives_no_batches(graph, xy, result):
+    feeder = Feeder(lambda: result, Matcher(graph, xy[0]), True, 0)
+    with pytest.raises(TypeError, match=f"a function that gives batches, got {result} from it"):
+        feeder.next()
+
+
 @pytest.mark.parametrize("data", [3, "abc", b"abc", None, list])
 def test_what_is_no_data(graph, xy, data):
     with pytest.raises(TypeError, match="data: expected an iterable of batches"):
