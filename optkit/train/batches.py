@@ -38,9 +38,9 @@ class Batches:
         self.size = _common_length(self._arrays)
         self.batch_size = _whole("batch_size", batch_size, 1)
         self.epochs = None if epochs is None else _whole("epochs", epochs, 0)
-        self.seed = secrets.randbits(63) if seed is None else _whole("seed", seed, 0)
-        self.shuffle = bool(shuffle)
-        self.drop_last = bool(drop_last)
+        self.seed = secrets.randbits(63) if seed is None else _seed(seed)
+        self.shuffle = _switch("shuffle", shuffle)
+        self.drop_last = _switch("drop_last", drop_last)
         count = self.size / self.batch_size
         self.per_epoch = math.floor(count) if drop_last else math.ceil(count)
         if not self.per_epoch:
@@ -109,7 +109,7 @@ class Batches:
             ValueError: the state is that of other batches.
         """
         mine = self.state_dict()
-        if mine.keys() != dict(state).keys():
+        if not isinstance(state, Mapping) or mine.keys() != state.keys():
             raise ValueError(f"state: expected the state_dict of batches, got {state!r}")
         differing = [
             f"{name} was {state[name]} and is {mine[name]}"
@@ -121,7 +121,7 @@ class Batches:
         epoch, batch = _whole("epoch", state["epoch"], 0), _whole("batch", state["batch"], 0)
         if batch > self.per_epoch:
             raise ValueError(f"state: batch: expected at most {self.per_epoch}, got {batch}")
-        self.seed = _whole("seed", state["seed"], 0)
+        self.seed = _seed(state["seed"])
         self._start = epoch, batch
         self._newest = None
 
@@ -179,7 +179,7 @@ def batches(
             NumPy array but can become one (a data frame, a tensor of PyTorch's) is taken as one.
         batch_size: examples a batch; the last batch of an epoch may have fewer.
         shuffle: take the examples in a new order each epoch.
-        seed: an integer >= 0; drawn at random if None.
+        seed: an integer in [0, 2**128); drawn at random if None.
         epochs: how often to go through the data; without end if None.
         drop_last: leave out a last batch that has fewer examples.
 
@@ -229,6 +229,19 @@ def _common_length(arrays: list[np.ndarray[Any, Any]]) -> int:
     if len(set(lengths)) > 1:
         raise ValueError(f"arrays: expected as many examples in each, got {lengths}")
     return lengths[0]
+
+
+def _seed(value: Any) -> int:
+    seed = _whole("seed", value, 0)
+    if seed >= 2**128:  # Philox takes no more
+        raise ValueError(f"seed: expected less than 2**128, got {seed}")
+    return seed
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -369,15 +369,19 @@ class _Ahead(threading.Thread):
 
 
 def _copied(batch: Any) -> Any:
-    """A batch with arrays of its own."""
-    if isinstance(batch, np.ndarray):
-        return batch.copy()
+    """A batch with arrays of its own: NumPy's, and PyTorch's tensors."""
     if isinstance(batch, Mapping):
-        return {key: _copied(part) for key, part in batch.items()}
+        return {key: _own(part) for key, part in batch.items()}
     if isinstance(batch, tuple | list):
-        parts = [part.copy() if isinstance(part, np.ndarray) else part for part in batch]
+        parts = [_own(part) for part in batch]
         return parts if isinstance(batch, list) else tuple(parts)
-    return batch
+    return _own(batch)
+
+
+def _own(part: Any) -> Any:
+    if isinstance(part, np.ndarray):
+        return part.copy()
+    return part.clone() if hasattr(part, "clone") else part
 
 
 class Feeder:

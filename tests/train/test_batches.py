@@ -81,6 +81,9 @@ def test_a_position_of_other_batches_is_refused():
         batches(X[:9], 4).load_state_dict(state)
     with pytest.raises(ValueError, match="expected the state_dict of batches"):
         batches(X, 4).load_state_dict({"epoch": 1})
+    for other in (None, 5, "x", [("epoch", 1)]):
+        with pytest.raises(ValueError, match="expected the state_dict of batches"):
+            batches(X, 4).load_state_dict(other)
     with pytest.raises(ValueError, match="batch: expected at most 3"):
         batches(X, 4).load_state_dict(state | {"batch": 9})
 
@@ -109,6 +112,12 @@ def test_what_cannot_be_cut_into_batches():
         batches(X, 0)
     with pytest.raises(TypeError, match=r"batch_size: expected an integer, got 2\.0"):
         batches(X, 2.0)
+    with pytest.raises(TypeError, match="shuffle: expected True or False, got 7"):
+        batches(X, 2, 7)  # the seed comes after it
+    with pytest.raises(TypeError, match="drop_last: expected True or False, got 'no'"):
+        batches(X, 2, drop_last="no")
+    with pytest.raises(ValueError, match=r"seed: expected less than 2\*\*128"):
+        batches(X, 2, seed=2**128)
     with pytest.raises(TypeError, match="never end"):
         len(batches(X, 2))
 

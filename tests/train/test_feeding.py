@@ -206,9 +206,11 @@ def test_arrays_that_are_filled_again_may_be_prefetched(graph, xy, make, prefetc
         assert [value.tolist() for value in feeder.next().values()] == [[i] * 3, [-i] * 3]
 
 
-def test_one_array_that_is_filled_again_may_be_prefetched(graph, xy):
-    array = np.zeros(3)
-    feeder = Feeder((np.add(array, 1, out=array) for _ in range(8)), Matcher(graph, xy[0]), True, 3)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_one_array_that_is_filled_again_may_be_prefetched(graph, xy, library):
+    xp = pytest.importorskip(library)
+    array = xp.zeros(3)
+    feeder = Feeder((xp.add(array, 1, out=array) for _ in range(8)), Matcher(graph, xy[0]), True, 3)
     found = [next(iter(feeder.next().values())).tolist() for _ in range(8)]
     assert found == [[i] * 3 for i in range(1, 9)]
 
