@@ -95,17 +95,20 @@ class EventFile:
                 done += os.write(fd, data[done:] if done else data)
             if self._fsync:
                 os.fsync(fd)
-        except OSError as error:
-            # Readers stop at half a record, so nothing may ever follow one.
+        except BaseException as error:
+            # Readers stop at half a record, so nothing may ever follow one. After Ctrl-C nobody
+            # counts what was written, so none is left.
             ends = [*accumulate(map(len, heads + framed))]
-            whole = bisect_right(ends, done)
+            whole = bisect_right(ends, done) if isinstance(error, OSError) else 0
             written = max(0, whole - len(heads))
             self.is_first = self.is_first and not written
             try:
                 os.ftruncate(fd, state.st_size + (ends[whole - 1] if written else 0))
             except OSError:
                 self.abandon()
-            raise WriteError(error, str(path), written) from error
+            if isinstance(error, OSError):
+                raise WriteError(error, str(path), written) from error
+            raise
         self.is_first = False
 
     def abandon(self) -> None:

@@ -47,6 +47,10 @@ class EventQueue:
 
     # Records stay in `_waiting` until they are in the file: a batch is its front part. All
     # attributes change under the lock only, which the thread leaves while it writes.
+    #
+    # A signal's handler, or what the collector runs, may call in the middle of another call, and
+    # Ctrl-C may end one anywhere. So the lock is reentrant, what was taken is counted in one place,
+    # and nothing is written within a write.
 
     def __init__(self, file: EventFile, window: float, max_bytes: int, on_error: OnError) -> None:
         self.closed = False
@@ -58,15 +62,14 @@ class EventQueue:
         self._reset()
 
     def _reset(self) -> None:
-        # Reentrant, since a signal handler may log while the main thread is in `append`.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self._taken = 0
         self._written = 0
         self._round_end = 0
         self._thread: threading.Thread | None = None
+        self._works = False
         self._idle = True
         self._hurry = False
         self._failures = 0  # in a row
@@ -101,12 +104,11 @@ class EventQueue:
             if self._bytes + len(data) > self._max_bytes and not self._make_room(len(data)):
                 self.dropped += 1
                 return
-            self._waiting.append(data)
             self._bytes += len(data)
-            self._taken += 1
+            self._waiting.append(data)
             if self._idle:
                 try:
-                    self._start()
+                    self._alone(self._start)
                 except OSError as error:
                     if self._waiting:  # else it was written, but the disk failed to say so
                         self._take_back()
@@ -124,8 +126,8 @@ class EventQueue:
         with self.lock:
             if self._error is not None:
                 self._tell_kept()
-            target = self._taken
-            if self._written >= target:
+            target = self._taken()
+            if self._written >= target or self._is_writing_here():
                 return
             failures = self._failures
             self._hasten()
@@ -146,15 +148,14 @@ class EventQueue:
             if self.closed:
                 return
             self.closed = True
+            if self._is_writing_here():
+                return  # that call, or the thread, writes the rest and closes the file
             thread = self._thread
-            if thread is threading.current_thread():
-                return  # The collector runs in it; it writes the rest and ends.
             if thread is None:
                 try:
-                    self._write_here()
+                    self._alone(self._write_here)
                 except OSError as failure:
                     self._error = failure
-                self._file.abandon()
             else:
                 self._changed.notify_all()
                 if not self._changed.wait_for(lambda: self._thread is None, timeout):
@@ -188,6 +189,26 @@ class EventQueue:
 
     # -- for the callers' side, under the lock
 
+    def _taken(self) -> int:
+        """How many records were taken so far."""
+        return self._written + len(self._waiting)
+
+    def _is_writing_here(self) -> bool:
+        """Whether this call came in the middle of writing, which goes on only after it."""
+        return self._works or self._thread is threading.current_thread()
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Do this, unless the call came in the middle of such work, which sees to what is left."""
+        if self._works:
+            return
+        self._works = True
+        try:
+            work()
+        finally:
+            self._works = False
+            if self.closed and self._thread is None:
+                self._file.abandon()
+
     def _start(self) -> None:
         """Have the records written: by the thread, or here where there is none."""
         self._file.open()
@@ -202,14 +223,14 @@ class EventQueue:
         if self._thread is None:
             self._write_here()
         else:
-            self._idle = False
             self._changed.notify_all()
+            self._idle = False
 
     def _hasten(self) -> None:
         """Have the records written now."""
         if self._thread is None:
             try:
-                self._start()
+                self._alone(self._start)
             except OSError as error:
                 self._note(error)
         self._hurry = True
@@ -223,7 +244,7 @@ class EventQueue:
         def fits() -> bool:
             return not self._waiting or self._bytes + size <= self._max_bytes
 
-        if fits():
+        if fits() or self._is_writing_here():
             return True
         self._hasten()
         done = self._wait_for(fits, PATIENCE)
@@ -248,7 +269,6 @@ class EventQueue:
     def _take_back(self) -> None:
         """Forget the newest record."""
         self._bytes -= len(self._waiting.pop())
-        self._taken -= 1
 
     def _write_here(self) -> None:
         while self._waiting:
@@ -287,7 +307,8 @@ class EventQueue:
     def _front(self) -> list[bytes]:
         size = 0
         batch = []
-        for data in self._waiting:
+        for index in range(len(self._waiting)):  # an iterator would not let a handler add
+            data = self._waiting[index]
             batch.append(data)
             size += len(data)
             if size >= _BATCH_BYTES:
@@ -299,6 +320,8 @@ class EventQueue:
         for _ in range(count if self._waiting else 0):  # else `close` has given up waiting
             self._bytes -= len(self._waiting.popleft())
         self._written += count
+        if not self._waiting:
+            self._bytes = 0  # whatever Ctrl-C left uncounted
 
     def _note(self, error: Exception) -> None:
         """Keep an error for the next call; of failures in a row one warning is enough."""
@@ -307,6 +330,9 @@ class EventQueue:
             self._error = error
 
     def _run(self) -> None:
+        with self.lock:
+            if self._thread is not threading.current_thread():
+                return  # Ctrl-C cut short the call that started this thread
         try:
             while batch := self._next_batch():
                 failure: OSError | None = None
@@ -332,7 +358,7 @@ class EventQueue:
         with self.lock:
             if self._written >= self._round_end or self._failures:
                 self._gather()
-                self._round_end = self._taken
+                self._round_end = self._taken()
                 self._hurry = False
             return self._front()
 

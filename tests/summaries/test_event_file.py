@@ -240,7 +240,7 @@ STRESS = """
 import threading, time
 from summaries import SummaryWriter
 
-writer = SummaryWriter(directory)
+writer = SummaryWriter(directory, flush_secs=float(sys.argv[3]))
 written = {"main": 0, "signal": 0, "child": 0}
 
 
@@ -294,8 +294,11 @@ print(*(f"{name}={number}" for name, number in written.items()))
 
 
 @pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_p085_threads_signals_and_forks_together_lose_nothing(tmp_path, run_python, seconds):
-    status, output, errors = run_python(START + STRESS, tmp_path, seconds)
+@pytest.mark.parametrize("flush_secs", [2, 0])
+def test_p085_threads_signals_and_forks_together_lose_nothing(
+    tmp_path, run_python, seconds, flush_secs
+):
+    status, output, errors = run_python(START + STRESS, tmp_path, seconds, flush_secs)
     assert (status, errors) == (0, "")
     written = dict(pair.split("=") for pair in output.split())
     found = read(tmp_path)
@@ -487,6 +490,26 @@ def test_what_fits_whole_is_kept(tmp_path, monkeypatch, scalars, window, room):
     log.add_summary(encode_scalar("a", 9), 9)
     log.close()
     assert [step for step, _ in scalars(tmp_path, "a")] == [*taken, 9]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("room", [0, 70, 10_000])
+def test_a_write_that_ctrl_c_ends_leaves_no_half_record(tmp_path, monkeypatch, scalars, room):
+    log = EventLog(tmp_path, flush_secs=0)
+    log.add_summary(encode_scalar("a", 0), 0)
+    write = os.write
+
+    def write_and_stop(fd, data):
+        write(fd, data[:room])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("summaries.event_file.os.write", write_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            log.add_summary(encode_scalar("a", 1), 1)
+    log.add_summary(encode_scalar("a", 2), 2)
+    log.close()
+    assert scalars(tmp_path, "a") == points(3)
     assert len(list(tmp_path.iterdir())) == 1
 
 

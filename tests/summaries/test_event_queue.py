@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
@@ -296,6 +297,101 @@ def test_closing_in_the_thread_itself_does_not_hang(file):
     assert not thread.is_alive()
     assert file.records == [b"a"]
     assert not file.is_open
+
+
+@pytest.mark.parametrize("window", [0, 0.001])
+@pytest.mark.parametrize("action", ["flush", "close"])
+def test_calls_in_the_middle_of_a_write_neither_hang_nor_write(file, window, action):
+    """As those of a signal's handler, or of what the collector runs in the writer's thread."""
+    queue = queue_of(file, window=window, max_bytes=2)
+    write = file.write
+
+    def write_and_call(records):
+        file.write = write
+        queue.append(b"bbb")
+        getattr(queue, action)()
+        assert file.batches == []
+        assert file.is_open
+        write(records)
+
+    file.write = write_and_call
+    queue.append(b"a")
+    if action == "flush":
+        queue.flush()
+        queue.close()
+    elif queue._thread:
+        queue._thread.join(10)
+    assert file.records == [b"a", b"bbb"]
+    assert not file.is_open
+
+
+def test_calls_in_the_middle_of_the_opening_do_not_open_again(file):
+    queue = queue_of(file, window=20)
+
+    def open_and_call():
+        file.open = lambda: None
+        queue.append(b"b")
+        assert queue._thread is None
+        file.open = File.open.__get__(file)
+
+    file.open = open_and_call
+    queue.append(b"a")
+    queue.close()
+    assert sorted(file.records) == [b"a", b"b"]
+
+
+def interrupted(function, after):
+    """The function, which Ctrl-C ends before or after its work, this once."""
+
+    def call(*arguments):
+        if after:
+            function(*arguments)
+        raise KeyboardInterrupt
+
+    return call
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("where", ["start", "notify_all"])
+def test_a_call_that_ctrl_c_ends_leaves_a_queue_that_goes_on(file, monkeypatch, where, after):
+    queue = queue_of(file, window=0.001)
+    owner = threading.Thread if where == "start" else queue._changed
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, where, interrupted(getattr(owner, where), after))
+        with pytest.raises(KeyboardInterrupt):
+            queue.append(b"a")
+    queue.append(b"b")
+    with queue.lock:
+        assert queue._changed.wait_for(lambda: len(file.records) == 2, 10), "unasked"
+    writers = [each for each in threading.enumerate() if each.name == "summaries-writer"]
+    queue.append(b"c")
+    queue.flush()
+    queue.close()
+    assert file.records == [b"a", b"b", b"c"]
+    assert len(writers) == 1
+
+
+def test_what_ctrl_c_leaves_uncounted_is_waited_for(file):
+    queue = queue_of(file, window=20)
+    queue._waiting = Interrupting(queue._waiting)
+    with pytest.raises(KeyboardInterrupt):
+        queue.append(b"a")
+    for data in (b"b", b"c"):
+        queue.append(data)
+        queue.flush()
+        assert file.records[-1] == data
+    assert queue._bytes == 0
+    queue.close()
+    assert file.records == [b"a", b"b", b"c"]
+
+
+class Interrupting(deque):
+    """Ctrl-C arrives when the first record has just been added."""
+
+    def append(self, data):
+        super().append(data)
+        if len(self) == 1 and data == b"a":
+            raise KeyboardInterrupt
 
 
 def test_a_queue_that_was_closed_can_be_collected(file):
