@@ -109,7 +109,8 @@ class Batches:
             ValueError: the state is that of other batches.
         """
         mine = self.state_dict()
-        if not isinstance(state, Mapping) or mine.keys() != state.keys():
+        given: Any = state  # it comes from a file
+        if not isinstance(given, Mapping) or mine.keys() != given.keys():
             raise ValueError(f"state: expected the state_dict of batches, got {state!r}")
         differing = [
             f"{name} was {state[name]} and is {mine[name]}"
