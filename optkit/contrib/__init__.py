@@ -1,4 +1,4 @@
-"""`tf.contrib`: layers, training, framework, mixed_precision, opt, rnn, seq2seq and slim."""
+"""`tf.contrib`: layers, losses, training, framework, opt, rnn, seq2seq, slim, mixed_precision."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from optkit.contrib import equations as _equations  # noqa: F401 - registers the
 from optkit.contrib import (
     framework,
     layers,
+    losses,
     mixed_precision,
     opt,
     rnn,
@@ -18,6 +19,7 @@ from optkit.names import missing
 __all__ = [
     "framework",
     "layers",
+    "losses",
     "mixed_precision",
     "opt",
     "rnn",

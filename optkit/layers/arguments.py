@@ -13,7 +13,7 @@ from optkit.graph import Tensor, is_symbolic
 from optkit.ops.arguments import static_int
 from optkit.ops.control import cond
 from optkit.ops.core import as_tensor, constant_value
-from optkit.shapes import dimension_value
+from optkit.shapes import TensorShape, dimension_value
 
 __all__ = [
     "activation_of",
@@ -128,7 +128,8 @@ def sizes_argument(value: Any, count: int, argument: str) -> tuple[int, ...]:
     Raises:
         TypeError, ValueError: they are no whole numbers of at least 1, or another number of them.
     """
-    items = list(value) if isinstance(value, list | tuple | np.ndarray) else [value] * count
+    several = isinstance(value, list | tuple | np.ndarray | TensorShape)
+    items = list(value) if several else [value] * count
     if len(items) != count:
         raise ValueError(
             f"{argument}: expected a number or a list of {count} numbers, got {value!r}"

@@ -50,7 +50,7 @@ def static_ints(value: Any, argument: str) -> tuple[int, ...]:
         value = known
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple | TensorShape):
         value = [value]
     return tuple(static_int(item, argument) for item in value)
 

@@ -279,6 +279,23 @@ def test_pooling_of_sequences(kind, padding):
     both_formats(make, x, expected)
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x, sizes: layers.average_pooling2d(x, sizes, sizes),
+        lambda x, sizes: tf.contrib.slim.avg_pool2d(x, sizes, padding="VALID"),
+        lambda x, sizes: tf.nn.avg_pool(x, sizes, sizes, "VALID"),
+    ],
+)
+def test_a_window_may_be_as_large_as_a_static_shape(pool):
+    x = tf.placeholder(tf.float32, [None, *IMAGES.shape[1:]])
+    pooled = pool(x, x.get_shape()[1:3])
+    assert pooled.shape.as_list() == [None, 1, 1, IMAGES.shape[3]]
+    with tf.Session() as session:
+        found = session.run(pooled, {x: IMAGES})
+    np.testing.assert_allclose(found, IMAGES.mean((1, 2), keepdims=True), rtol=1e-5)
+
+
 # -- names, observed in TensorFlow 2.21 with tf_keras (v1, graph mode) ----------------------------
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from optkit import losses
+from optkit.contrib import losses
 from optkit.contrib.framework import (
     add_arg_scope,
     add_model_variable,

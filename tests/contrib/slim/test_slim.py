@@ -20,7 +20,7 @@ def test_a_net_in_slims_idiom_trains(graph):
         net = slim.max_pool2d(net, [2, 2], scope="pool1")
         net = slim.flatten(net)
         logits = slim.fully_connected(net, 2, activation_fn=None, scope="logits")
-    slim.losses.sparse_softmax_cross_entropy(labels, logits)
+    slim.losses.sparse_softmax_cross_entropy(logits, labels)
     total = slim.losses.get_total_loss()
     train_op = slim.learning.create_train_op(total, tf.train.AdamOptimizer(0.01))
     names = [v.op.name for v in slim.get_model_variables()]
