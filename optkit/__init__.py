@@ -6,7 +6,7 @@ Graphs, variables, gradients, the `tf.train` optimizers, `optimize_loss` and `cr
 run by NumPy or CuPy, with TensorBoard's event files as their voice.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optkit import (
     app,
@@ -14,6 +14,7 @@ from optkit import (
     contrib,
     errors,
     flags,
+    gfile,
     initializers,
     layers,
     logging,
@@ -422,6 +423,7 @@ __all__ = [
     "GradientTape",
     "Graph",
     "GraphKeys",
+    "HistogramProto",
     "History",
     "IndexedSlices",
     "InteractiveSession",
@@ -430,6 +432,7 @@ __all__ = [
     "RunMetadata",
     "RunOptions",
     "Session",
+    "Summary",
     "Tensor",
     "TensorShape",
     "UnconnectedGradients",
@@ -550,6 +553,7 @@ __all__ = [
     "get_local_variable",
     "get_variable",
     "get_variable_scope",
+    "gfile",
     "global_norm",
     "global_variables",
     "global_variables_initializer",
@@ -734,5 +738,9 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # a type checker would believe that every name exists
-    __getattr__ = _missing("", __all__)
+if TYPE_CHECKING:
+    HistogramProto: Any
+    Summary: Any
+else:  # a type checker would believe that every name exists
+    _MESSAGES = dict.fromkeys(("HistogramProto", "Summary"), "summaries._proto")
+    __getattr__ = _missing("", __all__, _MESSAGES)

@@ -7,10 +7,11 @@ documents).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
 
-__all__ = ["TF1", "missing"]
+__all__ = ["INSTEAD", "TF1", "missing"]
 
 _TEXT = {
     "": """
@@ -292,6 +293,12 @@ _TEXT = {
         variance_scaling_initializer weighted_sparse_column weighted_sum_from_feature_columns
         xavier_initializer xavier_initializer_conv2d
     """,
+    "contrib.losses": """
+        absolute_difference add_loss compute_weighted_loss cosine_distance get_losses
+        get_regularization_losses get_total_loss hinge_loss log_loss
+        mean_pairwise_squared_error mean_squared_error sigmoid_cross_entropy
+        softmax_cross_entropy sparse_softmax_cross_entropy
+    """,
     "contrib.mixed_precision": """
         ExponentialUpdateLossScaleManager FixedLossScaleManager LossScaleManager
         LossScaleOptimizer
@@ -326,24 +333,63 @@ TF1: dict[str, frozenset[str]] = {key: frozenset(text.split()) for key, text in 
 """TF1's names by namespace; "" is the top level."""
 
 
-def missing(namespace: str, here: Iterable[str]) -> Callable[[str], NoReturn]:
+_INSTEAD = {
+    "feed arrays, or give batches to optkit.fit; see optkit.batches": """
+        FIFOQueue PaddingFIFOQueue RandomShuffleQueue TFRecordReader TextLineReader
+        WholeFileReader contrib.data data parse_single_example python_io train.QueueRunner
+        train.add_queue_runner train.batch train.batch_join train.input_producer
+        train.range_input_producer train.shuffle_batch train.shuffle_batch_join
+        train.slice_input_producer train.start_queue_runners train.string_input_producer
+    """,
+    "see optkit.fit and optkit.train.MonitoredTrainingSession": """
+        contrib.estimator contrib.learn estimator train.Supervisor train.basic_train_loop
+    """,
+    "see optkit.layers": "contrib.keras keras",
+    "see optkit.metrics": "contrib.metrics contrib.slim.metrics",
+    "see optkit.summary": "contrib.summary",
+    "see optkit.get_backend": "test",
+    "feed numbers of rows to optkit.nn.embedding_lookup": """
+        SparseTensor nn.embedding_lookup_sparse sparse_placeholder sparse_tensor_dense_matmul
+    """,
+    "build the graph again and restore its variables with optkit.train.Saver": """
+        saved_model train.export_meta_graph train.import_meta_graph
+    """,
+    "training is on one machine": """
+        distribute train.ClusterSpec train.Server train.SyncReplicasOptimizer
+        train.replica_device_setter
+    """,
+}
+INSTEAD = {name: advice for advice, text in _INSTEAD.items() for name in text.split()}
+"""What to do without a name of TF1 that is not there."""
+
+
+def missing(
+    namespace: str, here: Iterable[str], lazy: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
     """A module's `__getattr__`: an AttributeError that says what a missing name is.
 
     Args:
         namespace: the module's key in TF1.
         here: the names the module has.
+        lazy: those of them that another module has, imported at first use: its name.
     """
     names = list(here)
 
-    def __getattr__(name: str) -> NoReturn:  # noqa: N807 - what modules call it
+    def __getattr__(name: str) -> Any:  # noqa: N807 - what modules call it
+        if lazy and name in lazy:
+            return getattr(import_module(lazy[name]), name)
         full = f"optkit.{namespace}" if namespace else "optkit"
-        near = difflib.get_close_matches(name, names, n=3)
+        # Spelt right, only a near relation is of interest, like max_pool for max_pool_v2.
+        known = name in TF1[namespace]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.8 if known else 0.6)
         hint = f"; the nearest here: {', '.join(near)}" if near else ""
-        if name in TF1[namespace]:
-            # Spelt right: only a near relation, like max_pool for max_pool_v2, is of interest.
-            near = difflib.get_close_matches(name, names, n=3, cutoff=0.8)
-            hint = f"; the nearest here: {', '.join(near)}" if near else ""
-            raise AttributeError(f"{full} has no {name!r}, which TensorFlow 1 has{hint}")
-        raise AttributeError(f"{full} has no attribute {name!r}{hint}")
+        if known:
+            instead = INSTEAD.get(f"{namespace}.{name}".lstrip("."))
+            hint = f"; {instead}" if instead else hint
+            message = f"{full} has no {name!r}, which TensorFlow 1 has{hint}"
+        else:
+            message = f"{full} has no attribute {name!r}{hint}"
+        # Without the module, Python adds no guess of its own.
+        raise AttributeError(message, name=name, obj=None)
 
     return __getattr__

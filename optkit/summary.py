@@ -26,6 +26,7 @@ from summaries.tags import clean_tag
 __all__ = [
     "FileWriter",
     "FileWriterCache",
+    "Summary",
     "condition",
     "histogram",
     "image",
@@ -331,6 +332,9 @@ class FileWriter:
         nodes = [_graph_node(operation) for operation in graph.get_operations()]
         self._log.add_graph(nodes, global_step)
 
+    def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
+        """Accepted as in TF; writes nothing, as a `RunMetadata` holds nothing."""
+
     def add_session_start(self, global_step: Any) -> None:
         """Mark the step that a session starts with: what was written from it on counts no more.
 
@@ -389,7 +393,7 @@ class FileWriterCache:
     @staticmethod
     def get(logdir: Any) -> FileWriter:
         """The writer of a directory, made at the first call, and anew after it was deleted."""
-        key = str(Path(logdir).expanduser())
+        key = str(Path(logdir).expanduser().resolve())
         writer = FileWriterCache._writers.get(key)
         if writer is not None and writer.lost:
             with contextlib.suppress(OSError):
@@ -418,5 +422,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # a type checker would believe that every name exists
-    __getattr__ = missing("summary", __all__)
+if TYPE_CHECKING:
+    Summary: Any
+else:  # a type checker would believe that every name exists
+    __getattr__ = missing("summary", __all__, {"Summary": "summaries._proto"})

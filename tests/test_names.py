@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import operator
+import re
 import runpy
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import optkit
-from optkit.names import TF1
+from optkit.names import INSTEAD, TF1
 
 ROOT = Path(__file__).parents[1]
 MODULES = {key: importlib.import_module(f"optkit.{key}".rstrip(".")) for key in TF1}
@@ -40,10 +42,51 @@ def test_a_mistyped_name_is_told_the_nearest():
     assert not hasattr(optkit, "no_such_name")
 
 
-@pytest.mark.parametrize("name", ["data", "keras", "estimator"])
-def test_a_part_of_tf1_that_is_not_there_is_not_taken_for_a_misspelling(name):
-    with pytest.raises(AttributeError, match=f"^optkit has no '{name}', which TensorFlow 1 has$"):
-        getattr(optkit, name)
+@pytest.mark.parametrize(
+    ("namespace", "name", "advice"),
+    [
+        ("", "data", "; feed arrays, or give batches to optkit.fit; see optkit.batches"),
+        ("", "keras", "; see optkit.layers"),
+        ("", "estimator", "; see optkit.fit and optkit.train.MonitoredTrainingSession"),
+        ("", "fft2d", ""),
+        ("train", "shuffle_batch", "; feed arrays, or give batches to .*"),
+        ("contrib.slim", "metrics", "; see optkit.metrics"),
+    ],
+)
+def test_what_is_left_out_is_no_misspelling_and_has_its_advice(namespace, name, advice):
+    full = f"optkit.{namespace}".rstrip(".")
+    with pytest.raises(
+        AttributeError, match=f"^{full} has no '{name}', which TensorFlow 1 has{advice}$"
+    ):
+        getattr(MODULES[namespace], name)
+
+
+def test_advice_is_about_names_of_tf1_that_are_not_there_and_leads_to_what_is():
+    for name in INSTEAD:
+        namespace, _, last = name.rpartition(".")
+        assert last in TF1[namespace]
+        assert last not in dir(MODULES[namespace])
+    for advice in set(INSTEAD.values()):
+        for name in re.findall(r"optkit\.([\w.]*\w)", advice):
+            assert operator.attrgetter(name)(optkit)
+
+
+def test_python_adds_no_guess_of_its_own():
+    script = "import optkit; optkit.fft"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    told = "AttributeError: optkit has no 'fft', which TensorFlow 1 has"
+    assert done.stderr.splitlines()[-1] == told
+
+
+def test_messages_of_tensorboard_are_loaded_when_they_are_used():
+    script = (
+        "import sys, optkit as tf\n"
+        "assert not any('_pb2' in name for name in sys.modules)\n"
+        "assert tf.Summary is tf.summary.Summary\n"
+        "print(tf.Summary.__name__, tf.HistogramProto.__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("Summary HistogramProto\n", "")
 
 
 def test_compat_v1_tells_the_same():

@@ -438,12 +438,39 @@ def test_bad_steps_are_refused(graph, tmp_path):
                 writer.add_summary(data, bad)
 
 
+def test_summaries_made_by_hand(graph, tmp_path, load):
+    with tf.Session() as sess, tf.summary.FileWriter(tmp_path) as writer:
+        made = tf.Summary(value=[tf.Summary.Value(tag="by/hand", simple_value=0.5)])
+        writer.add_summary(made, 1)
+        more = tf.Summary()
+        more.ParseFromString(sess.run(tf.summary.scalar("loss", 2.0)))
+        more.value.add(tag="precision", simple_value=0.25)
+        counts = tf.HistogramProto(min=0, max=2, num=3, sum=3, sum_squares=5)
+        counts.bucket_limit.extend([1, 2])
+        counts.bucket.extend([1, 2])
+        more.value.add(tag="counts", histo=counts)
+        writer.add_summary(more, global_step=2)
+        writer.add_run_metadata(tf.RunMetadata(), "step2", 2)
+    seen = load(tmp_path)
+    assert {
+        tag: (e.step, e.value) for tag in seen.Tags()["scalars"] for e in seen.Scalars(tag)
+    } == {
+        "by/hand": (1, 0.5),
+        "loss": (2, 2.0),
+        "precision": (2, 0.25),
+    }
+    (event,) = seen.Histograms("counts")
+    assert (event.step, event.histogram_value.bucket) == (2, [1, 2])
+
+
 def test_one_writer_a_directory_from_the_cache(graph, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     cache = tf.summary.FileWriterCache
     first = cache.get(tmp_path)
     assert cache.get(f"~/{tmp_path.name}") is first
     assert cache.get(str(tmp_path)) is first
+    monkeypatch.chdir(tmp_path.parent)
+    assert cache.get(tmp_path.name) is first
     assert cache.get(tmp_path / "other") is not first
     cache.clear()
     again = cache.get(tmp_path)
