@@ -7,8 +7,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
+from functools import partial
+from operator import index
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,11 @@ from summaries import _proto
 from summaries._warn import warn_once
 from summaries.histogram import Histogram
 from summaries.metadata import LAYOUT_TAG
-from summaries.scan import CUT_OFF, Damage, Parts, Scan, fields, split_event
+from summaries.scan import CUT_OFF, Damage, Scan, fields, split_event
 from summaries.wire import varint
 
 Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
+_Taken = TypeVar("_Taken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,20 @@ class Selection:
     that is found somewhere in the tag. None is every tag.
 
     Raises:
-        TypeError: a pattern is neither.
+        TypeError: a pattern is neither, or the stride no integer.
         ValueError: the stride is below 1.
     """
 
-    def __init__(self, tags: Patterns | None = None, stride: int = 1) -> None:
-        if stride < 1:
+    def __init__(
+        self, tags: Patterns | None = None, stride: int = 1, argument: str = "tags"
+    ) -> None:
+        try:
+            self.stride = index(stride)
+        except TypeError:
+            raise TypeError(f"stride: expected an integer, got {stride!r}") from None
+        if self.stride < 1:
             raise ValueError(f"stride: expected at least 1, got {stride!r}")
-        self.stride = stride
-        self._matchers = None if tags is None else [*_matchers(tags)]
+        self._matchers = None if tags is None else [*_matchers(tags, argument)]
         self._ranks: dict[str, int] = {}
 
     def wants(self, tag: str) -> bool:
@@ -109,15 +117,22 @@ class Selection:
         return self._ranks[tag]
 
 
-def _matchers(tags: Patterns) -> Iterator[Callable[[str], object]]:
-    for pattern in [tags] if isinstance(tags, str | re.Pattern) else tags:
-        if isinstance(pattern, re.Pattern):
+def listed(one_or_several: object) -> list[Any]:
+    """The items of what has some; a text, or what is no collection, as the only item."""
+    if isinstance(one_or_several, Iterable) and not isinstance(one_or_several, str | bytes):
+        return [*one_or_several]
+    return [one_or_several]
+
+
+def _matchers(tags: Patterns, argument: str) -> Iterator[Callable[[str], object]]:
+    for pattern in listed(tags):
+        if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
             yield pattern.search
         elif isinstance(pattern, str):
             # A tag of another writer may have brackets of its own.
             yield re.compile(f"{re.escape(pattern)}\\Z|{translate(pattern)}").match
         else:
-            raise TypeError(f"tags: expected strings or patterns, got {pattern!r:.60}")
+            raise TypeError(f"{argument}: expected strings or patterns, got {pattern!r:.60}")
 
 
 _START = 1  # SessionLog.START; an attribute of the message class is a slow look-up
@@ -126,14 +141,15 @@ _DOUBLE = struct.Struct("<d")
 _SUMMARY = bytes((5 << 3 | 2,))  # the key of an event's summary
 _STATUSES = {1: "success", 2: "failure", 3: "running"}
 _HPARAMS = "_hparams_/"
-# TensorBoard's name of a dtype -> NumPy's, little-endian, and the field of its single numbers
+# TensorFlow's number of a dtype -> NumPy's, little-endian, and the field of its single numbers
 _NUMBERS = {
-    "DT_FLOAT": ("<f4", "float_val"),
-    "DT_DOUBLE": ("<f8", "double_val"),
-    "DT_INT32": ("<i4", "int_val"),
-    "DT_INT64": ("<i8", "int64_val"),
-    "DT_BOOL": ("?", "bool_val"),
+    1: ("<f4", "float_val"),
+    2: ("<f8", "double_val"),
+    3: ("<i4", "int_val"),
+    9: ("<i8", "int64_val"),
+    10: ("?", "bool_val"),
 }
+_STRING = 7
 
 
 class Run:
@@ -164,19 +180,12 @@ class Run:
         return event_files(self._source) if isinstance(self._source, Path) else self._source
 
     def __iter__(self) -> Iterator[Record]:
-        wants, stride = self._selection.wants, self._selection.stride
+        stride = self._selection.stride
         seen: dict[str, int] = {}
-        for event in self._messages():
-            step, wall_time = event.step, event.wall_time
-            for value in event.summary.value:
-                tag = value.tag
-                if not wants(tag):
-                    continue
-                kind, content = _content(value)
-                if kind:
-                    count = seen[tag] = seen.get(tag, -1) + 1
-                    if not count % stride:
-                        yield Record(tag, step, wall_time, kind, content)
+        for record in self._taken(partial(_records_of, self._selection.wants)):
+            count = seen[record.tag] = seen.get(record.tag, -1) + 1
+            if not count % stride:
+                yield record
 
     @property
     def damage(self) -> dict[Path, str]:
@@ -216,16 +225,11 @@ class Run:
         if self._read().kinds.get(tag) != "histogram":
             raise KeyError(f"no histogram has the tag {tag!r}")
         records: list[Record] = []
-        for scan in self._scanned():
-            for data in scan:
-                try:
-                    event = split_event(data)
-                    start = dict(fields(event.session)).get(1) == _START
-                    if start:
-                        records = [record for record in records if record.step < event.step]
-                    records += _histograms_of(tag, event)
-                except (ValueError, _proto.data_error()):
-                    scan.reject(data)
+        for found in self._taken(partial(_histograms_of, tag)):
+            if isinstance(found, Record):
+                records.append(found)
+            else:  # a session starts at this step
+                records = [record for record in records if record.step < found]
         records = records[:: self._selection.stride]
         return Histograms(
             np.array([record.step for record in records], np.int64),
@@ -252,15 +256,14 @@ class Run:
                 message = f"{path} is damaged: {_told(damages)}; what is sound is read"
                 warn_once("damage", message, message=message)
 
-    def _messages(self) -> Iterator[Any]:
+    def _taken(self, take: Callable[[bytes], Iterable[_Taken]]) -> Iterator[_Taken]:
+        """What a function finds in each event; where it refuses one, that is damage."""
         for scan in self._scanned():
             for data in scan:
                 try:
-                    event = _proto.Event.FromString(data)
-                except _proto.data_error():
+                    yield from take(data)
+                except _refusals():
                     scan.reject(data)
-                else:
-                    yield event
 
     def _read(self) -> "_Columns":
         state = [(path, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths]
@@ -270,10 +273,15 @@ class Run:
                 for data in scan:
                     try:
                         columns.add(data)
-                    except (ValueError, IndexError, _proto.data_error()):
+                    except _refusals():
                         scan.reject(data)
             self._columns, self._state = columns, state
         return self._columns
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What is raised for an event whose bytes, or numbers, make no sense."""
+    return ValueError, IndexError, OverflowError, _proto.data_error()
 
 
 def _told(damages: list[Damage]) -> str:
@@ -341,7 +349,7 @@ class _Columns:
         """Take in an event.
 
         Raises:
-            ValueError, IndexError: the bytes are no event.
+            ValueError, IndexError, OverflowError: the bytes are no event.
         """
         known = self.known
         # The common event, one scalar: 9 and the time, 16 and the step, 42 and the summary.
@@ -429,8 +437,24 @@ def event_files(directory: Path) -> list[Path]:
     )
 
 
-def _histograms_of(tag: str, event: Parts) -> Iterator[Record]:
-    """The histograms of a tag in an event; values of other tags are not parsed."""
+def _records_of(wants: Callable[[str], bool], data: bytes) -> Iterator[Record]:
+    """The values in an event of the tags that are wanted."""
+    event = _proto.Event.FromString(data)
+    for value in event.summary.value:
+        if wants(value.tag):
+            kind, content = _content(value)
+            if kind:
+                yield Record(value.tag, event.step, event.wall_time, kind, content)
+
+
+def _histograms_of(tag: str, data: bytes) -> Iterator[Record | int]:
+    """The histograms of a tag in an event, and the step of a session that starts with it.
+
+    Values of other tags are not parsed.
+    """
+    event = split_event(data)
+    if dict(fields(event.session)).get(1) == _START:
+        yield event.step
     name = tag.encode()
     for number, value in fields(event.summary):
         if number == 1 and isinstance(value, bytes) and dict(fields(value)).get(1) == name:
@@ -481,37 +505,48 @@ def _content(value: Any) -> tuple[str, Any]:
 
 
 def _histogram(proto: Any) -> Histogram:
+    limits, counts = np.array(proto.bucket_limit), np.array(proto.bucket)
+    if limits.size != counts.size:
+        raise ValueError("a histogram has as many limits as counts")
     return Histogram(
-        np.array(proto.bucket_limit),
-        np.array(proto.bucket),
+        limits,
+        counts,
         proto.min,
         proto.max,
-        int(proto.num),
+        _number(proto.num),
         proto.sum,
         proto.sum_squares,
     )
 
 
+def _number(values: float) -> int:
+    """How many values a histogram says that it counts."""
+    if not 0 <= values < 1 << 63:
+        raise ValueError("a number of values is out of its range")
+    return int(values)
+
+
 def _tensor(proto: Any, plugin: str) -> tuple[str, Any]:
     """A text, a scalar where the tensor is one number, else an array; strings as bytes objects."""
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    dtype = _proto.DataType.Name(proto.dtype)
-    if dtype == "DT_STRING":
+    if min(shape, default=0) < 0:
+        raise ValueError("a tensor has a size that is negative")
+    if proto.dtype == _STRING:
         texts = np.empty(len(proto.string_val), object)
         texts[:] = proto.string_val
         if plugin != "text":
             return "tensor", texts.reshape(shape)
         texts[:] = [text.decode(errors="replace") for text in proto.string_val]
         return "text", texts.reshape(shape) if shape else texts[0]
-    if dtype not in _NUMBERS:
+    if proto.dtype not in _NUMBERS:
         return "", None
-    numpy_dtype, field = _NUMBERS[dtype]
+    dtype, field = _NUMBERS[proto.dtype]
     if proto.tensor_content:
-        array = np.frombuffer(proto.tensor_content, numpy_dtype).reshape(shape)
+        array = np.frombuffer(proto.tensor_content, dtype)
     else:
-        # A tensor of equal numbers may be stored as one of them.
-        array = np.empty(shape, numpy_dtype)
-        array.reshape(-1)[:] = getattr(proto, field)
+        array = np.array(getattr(proto, field), dtype)
+    # A tensor of equal numbers may be stored as one of them: it is not taken as large as it claims.
+    array = np.broadcast_to(array[0], shape) if array.size == 1 else array.reshape(shape)
     if plugin == "histograms" and array.ndim == 2 and shape[1] == 3:
         return "histogram", _histogram_of_rows(array.astype(np.float64))
     return ("tensor", array) if shape else ("scalar", float(array))
@@ -530,7 +565,7 @@ def _histogram_of_rows(rows: NDArray[np.float64]) -> Histogram:
         counts.copy(),
         float(left[used[0]]) if used.size else math.inf,
         float(right[used[-1]]) if used.size else -math.inf,
-        int(counts.sum()),
+        _number(counts.sum()),
         float(counts @ middles),
         float(counts @ middles**2),
     )

@@ -21,6 +21,7 @@ from summaries.reader import (
     Scalars,
     Selection,
     event_files,
+    listed,
 )
 from summaries.tables import joined, objects, repeated, table, write_csv
 
@@ -88,7 +89,7 @@ class Runs:
 
     def select(self, *patterns: str | re.Pattern[str]) -> "Runs":
         """The runs whose names match one of the patterns, which are as those of tags in `read`."""
-        wanted = Selection(patterns)
+        wanted = Selection(patterns, argument="patterns")
         return Runs({name: run for name, run in self._runs.items() if wanted.wants(name)})
 
     def scalars(self, tag: str, run: str | None = None) -> Scalars:
@@ -183,6 +184,10 @@ class Runs:
         Args:
             target: a path or a file open for text; None returns the text.
             tags: which tags, as in `read`; None is every one.
+
+        Raises:
+            OSError: the file cannot be written.
+            TypeError: `target` is neither.
         """
         if target is None:
             text = io.StringIO()
@@ -261,7 +266,8 @@ def read(source: Source, *, tags: Patterns | None = None, stride: int = 1) -> Ru
     """The runs below one or several paths; each directory with event files is one run.
 
     A run is called by its directory, below the one given (which itself is "."), or below the one
-    that all the given paths share; a mapping gives names of its own.
+    that all the given paths share; a mapping gives names of its own. Links to directories are
+    followed, and a directory that they lead to a second time is not a run again.
 
     Args:
         source: a directory, an event file, several of these, or a mapping from names to these.
@@ -271,54 +277,84 @@ def read(source: Source, *, tags: Patterns | None = None, stride: int = 1) -> Ru
 
     Raises:
         FileNotFoundError: there is no such path, or no event file in it.
-        TypeError, ValueError: `tags` or `stride` is not as it should be.
+        TypeError, ValueError: an argument is not as it should be.
     """
     selection = Selection(tags, stride)
+    found: dict[str, Path | list[Path]] = {}
     if isinstance(source, Mapping):
-        named = {name: _path(each) for name, each in source.items()}
-        found: dict[str, Path | list[Path]] = {}
-        for name, path in named.items():
-            own = _run_sources([path], path if path.is_dir() else path.parent)
-            found |= {name if sub == "." else f"{name}/{sub}": each for sub, each in own.items()}
+        for name, each in source.items():
+            path = _path(each)
+            own = _run_sources([path], _folder(path))
+            for sub, run in own.items():
+                full = name if sub == "." else f"{name}/{sub}"
+                if full in found:
+                    raise ValueError(f"source: two runs are called {full!r}")
+                found[full] = run
     else:
-        several = [source] if isinstance(source, str | os.PathLike) else source
-        paths = [_path(each) for each in several]
-        if not paths:
-            raise FileNotFoundError("source: expected at least one path, got none")
-        folders = [path if path.is_dir() else path.parent for path in paths]
-        common = Path(os.path.commonpath([folder.absolute() for folder in folders]))
-        found = _run_sources(paths, common)
+        paths = [_path(each) for each in listed(source)]
+        if paths:
+            found = _run_sources(paths, os.path.commonpath([_folder(path) for path in paths]))
+    if not found:
+        raise FileNotFoundError("source: expected at least one path, got none")
     return Runs({name: Run(each, selection) for name, each in found.items()})
 
 
 def _path(path: StrPath) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"source: expected paths, or a mapping to paths, got {path!r:.60}")
     found = Path(path).expanduser()
     if not found.exists():
         raise FileNotFoundError(f"no event file or directory at {found}")
     return found
 
 
-def _run_sources(paths: list[Path], root: Path) -> dict[str, Path | list[Path]]:
+def _folder(path: Path) -> str:
+    """The directory that a path is, or that its file is in."""
+    return os.path.normpath((path if path.is_dir() else path.parent).absolute())
+
+
+def _run_sources(paths: list[Path], root: str) -> dict[str, Path | list[Path]]:
     """The runs below some paths by their names: a directory, or the files that were named."""
     found: dict[str, Path | list[Path]] = {}
     for path in paths:
+        name = _name(_folder(path), root)
         if path.is_dir():
-            folders = [Path(each) for each, _, _ in os.walk(path)]
-            runs = {
-                _name(folder, root): folder for folder in sorted(folders) if event_files(folder)
-            }
+            folders = sorted(_folders(path, set()))
+            runs = {_name(folder, root): folder for folder in folders if event_files(folder)}
             if not runs:
                 raise FileNotFoundError(f"no event file ({PREFIX}*) in {path}")
             found |= runs
         else:
-            files = found.setdefault(_name(path.parent, root), [])
+            files = found.setdefault(name, [])
             if isinstance(files, list) and path not in files:
                 files.append(path)
     return found
 
 
-def _name(folder: Path, root: Path) -> str:
-    return folder.absolute().relative_to(root.absolute()).as_posix()
+def _folders(top: Path, seen: set[str]) -> Iterator[Path]:
+    """A directory and those below it; one that links lead to again is passed over."""
+    links = []
+    for folder, names, _ in os.walk(top, onerror=_warn_of):
+        real = os.path.realpath(folder)
+        if real in seen:
+            names.clear()
+            continue
+        seen.add(real)
+        inner = [Path(folder, name) for name in names]
+        links += [each for each in inner if each.is_symlink()]
+        yield Path(folder)
+    for link in sorted(links):
+        yield from _folders(link, seen)
+
+
+def _warn_of(error: OSError) -> None:
+    warn(f"{error.filename} is left out: {error.strerror}")
+
+
+def _name(folder: StrPath, root: str) -> str:
+    """A directory as seen from another; bytes that are no text are written as their numbers."""
+    name = Path(os.path.relpath(folder, root)).as_posix()
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _moments(values: NDArray[Any]) -> dict[str, NDArray[Any]]:

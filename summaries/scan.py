@@ -59,19 +59,27 @@ class Scan:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the data of each record."""
-        with self.path.open("rb") as self.file:
-            while True:
-                yield from self.whole_records()
-                if not self.fill():
-                    if self.at == len(self.block):
-                        return
-                    damage = Damage(self.base + self.at, self.reason())
-                    ended = not self.seek_sound()
-                    if damage.reason == CUT_OFF and not ended:
-                        damage = Damage(damage.offset, BROKEN_OFF)
-                    self.damages.append(damage)
-                    if ended:
-                        return
+        try:
+            with self.path.open("rb") as self.file:
+                yield from self.sound_records()
+        except OSError as error:
+            reason = f"it cannot be read ({error.strerror})"
+            self.damages.append(Damage(self.base + self.at, reason))
+
+    def sound_records(self) -> Iterator[bytes]:
+        """The records to the end of the file, over what is not sound."""
+        while True:
+            yield from self.whole_records()
+            if not self.fill():
+                if self.at == len(self.block):
+                    return
+                damage = Damage(self.base + self.at, self.reason())
+                ended = not self.seek_sound()
+                if damage.reason == CUT_OFF and not ended:
+                    damage = Damage(damage.offset, BROKEN_OFF)
+                self.damages.append(damage)
+                if ended:
+                    return
 
     def reject(self, data: bytes) -> None:
         """List the record that was yielded last, and had this data, as no event."""
@@ -115,8 +123,9 @@ class Scan:
         if length is None or left >= length + _OVERHEAD:
             return False
         more = self.file.read(min(max(_BLOCK, length + _OVERHEAD - left), _MOST))
-        self.keep(self.at, more)
-        self.at = 0
+        if more:
+            self.keep(self.at, more)
+            self.at = 0
         return bool(more)
 
     def keep(self, start: int, more: bytes) -> None:
@@ -211,6 +220,8 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while at < end:
         key, at = _varint(data, at)
         kind = key & 7
+        if key < 8:
+            raise ValueError("a field is without a number")
         if kind == 0:
             number, at = _varint(data, at)
             yield key >> 3, number
@@ -221,7 +232,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             size = 8 if kind == 1 else 4
         else:
             raise ValueError("a field is of no kind that is known")
-        if at + size > end or not key >> 3:
+        if at + size > end:
             raise ValueError("a field is cut off")
         yield key >> 3, data[at : at + size]
         at += size

@@ -71,6 +71,8 @@ def write_csv(
         with Path(target).expanduser().open("w", newline="", encoding="utf-8") as file:
             write_csv(file, header, rows)
         return
+    if not hasattr(target, "write"):
+        raise TypeError(f"target: expected a path or a file open for text, got {target!r:.60}")
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)

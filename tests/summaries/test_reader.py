@@ -1,9 +1,11 @@
 import math
+import re
 
 import numpy as np
 import pytest
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from summaries import (
@@ -229,6 +231,86 @@ def test_kinds_that_are_not_known_are_passed_over(tmp_path, value):
     path.write_bytes(frame(Event(summary=Summary(value=values)).SerializeToString()))
     assert read(path).tags() == {"y": "scalar"}
     assert list(read(path).scalars("y").values) == [1]
+
+
+def tensor(**fields):
+    value = Summary.Value(tag="x")
+    for name, content in fields.items():
+        if name == "shape":
+            value.tensor.tensor_shape.MergeFrom(
+                TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in content])
+            )
+        elif isinstance(content, list):
+            getattr(value.tensor, name).extend(content)
+        else:
+            setattr(value.tensor, name, content)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tensor(dtype=1, shape=[3], float_val=[1, 2]),
+        tensor(dtype=2, shape=[2], tensor_content=bytes(17)),
+        tensor(dtype=3, shape=[2, -5], int_val=[1, 2]),
+        tensor(dtype=7, shape=[4], string_val=[b"a"]),
+        tensor(dtype=9, shape=[]),
+        Summary.Value(tag="x", histo=HistogramProto(num=2, bucket_limit=[1, 2], bucket=[2])),
+        Summary.Value(tag="x", histo=HistogramProto(num=math.inf)),
+        Summary.Value(tag="x", histo=HistogramProto(num=-1)),
+    ],
+)
+def test_numbers_that_do_not_fit_together_are_damage(tmp_path, value):
+    """What another writer may have written, with right checksums; each way of reading tells it."""
+    good = Summary.Value(tag="y", simple_value=1)
+    events = [Event(summary=Summary(value=values)) for values in ([good, value], [good])]
+    path = tmp_path / "events.out.tfevents.1.other"
+    path.write_bytes(b"".join(frame(event.SerializeToString()) for event in events))
+    run = read(path)["."]
+    with pytest.warns(RuntimeWarning, match="a record is not an event, at byte 0; what is sound"):
+        assert [record.tag for record in run] == ["y", "y"]
+    assert len(run.scalars("y").steps) == 2
+    assert run.damage == {path: "a record is not an event, at byte 0"}
+    assert run.tags() == {"y": "scalar"}
+
+
+def test_a_tensor_takes_no_more_memory_than_it_brings(tmp_path):
+    path = tmp_path / "events.out.tfevents.1.other"
+    value = tensor(dtype=1, shape=[1 << 30, 1 << 20], float_val=[2.5])
+    path.write_bytes(frame(Event(summary=Summary(value=[value])).SerializeToString()))
+    (record,) = read(path)
+    assert record.value.shape == (1 << 30, 1 << 20)
+    assert record.value[-1, -1] == 2.5
+
+
+def test_a_dtype_of_tomorrow_is_passed_over(tmp_path):
+    path = tmp_path / "events.out.tfevents.1.other"
+    values = [tensor(dtype=99, shape=[], float_val=[1]), Summary.Value(tag="y", simple_value=1)]
+    path.write_bytes(frame(Event(summary=Summary(value=values)).SerializeToString()))
+    runs = read(path)
+    assert [record.tag for record in runs] == ["y"]
+    assert runs.damage == {}
+
+
+@pytest.mark.parametrize("stride", [1.5, "2", None])
+def test_a_stride_is_an_integer(ten, stride):
+    with pytest.raises(TypeError, match=f"stride: expected an integer, got {stride!r}"):
+        read(ten, stride=stride)
+    assert len(list(read(ten, stride=np.int64(5)))) == 2
+
+
+@pytest.mark.parametrize("tags", [3, b"loss", [None], re.compile(b"loss")])
+def test_what_is_no_pattern_is_named(ten, tags):
+    item = tags[0] if isinstance(tags, list) else tags
+    with pytest.raises(TypeError, match=re.escape(f"expected strings or patterns, got {item!r}")):
+        read(ten, tags=tags)
+    with pytest.raises(TypeError, match="patterns: expected strings or patterns"):
+        read(ten).select(item)
+
+
+@pytest.mark.parametrize("pattern", ["[", "[!", "(", "\\", "a{", "", "**/", "l(oss"])
+def test_an_odd_pattern_is_a_name_that_no_tag_has(ten, pattern):
+    assert read(ten, tags=pattern).tags() == {}
 
 
 def test_other_files_are_left_alone(ten):

@@ -1,9 +1,12 @@
 import csv
+import errno
 import io
 import math
+import os
 import re
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,6 +146,56 @@ def test_files_may_be_given(two):
     assert len(runs.table(library="numpy")) == 4
 
 
+def test_one_directory_is_one_run_however_it_is_spelled(two):
+    assert read([two / "adam", two / "sgd" / ".." / "adam"]).names == ["."]
+    assert read(two / "sgd" / "..").names == ["adam", "sgd/eval"]
+
+
+def test_links_to_directories_are_followed(two, tmp_path_factory):
+    other = write(tmp_path_factory.mktemp("other") / "deep" / "run", [7])
+    (two / "best").symlink_to(other.parent, target_is_directory=True)
+    (two / "latest").symlink_to(two / "adam", target_is_directory=True)
+    (two / "adam" / "all").symlink_to(two, target_is_directory=True)
+    (two / "gone").symlink_to(two / "nowhere")
+    (other / "self").symlink_to(other, target_is_directory=True)
+    assert read(two).names == ["adam", "best/run", "sgd/eval"], "each once, and none for ever"
+    assert read(two / "latest").names == [".", "all/best/run", "all/sgd/eval"]
+
+
+def test_a_directory_that_cannot_be_read_is_told(two, monkeypatch):
+    scandir = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("sgd"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    with pytest.warns(RuntimeWarning, match=f"{two}/sgd is left out: Permission denied"):
+        assert read(two).names == ["adam"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems want names that are text")
+def test_a_name_that_is_no_text_is_written_as_one(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/run\xff"
+    write(Path(os.fsdecode(folder)), [1])
+    runs = read(tmp_path)
+    assert runs.names == ["run\\xff"]
+    runs.to_csv(tmp_path / "out.csv")
+    assert "run\\xff,loss,0,1.0" in (tmp_path / "out.csv").read_text()
+
+
+@pytest.mark.parametrize("source", [None, 3, b"logs", [b"logs"], {"a": ["logs"]}])
+def test_what_is_no_path_is_named(source):
+    with pytest.raises(TypeError, match="source: expected paths, or a mapping to paths, got"):
+        read(source)
+
+
+def test_two_runs_of_one_name_are_refused(two):
+    with pytest.raises(ValueError, match="source: two runs are called 'a/sgd/eval'"):
+        read({"a": two, "a/sgd": two / "sgd"})
+
+
 def test_runs_are_found_by_name(two):
     runs = read(two)
     assert len(runs) == 2
@@ -236,6 +289,8 @@ def test_csv_gives_back_every_digit(two, tmp_path):
     with path.open("w") as file:
         read(two).select("adam").to_csv(file)
     assert len(path.read_text().splitlines()) == 4
+    with pytest.raises(TypeError, match="target: expected a path or a file open for text, got 3"):
+        read(two).to_csv(3)
 
 
 @libraries
@@ -300,7 +355,8 @@ def test_an_argument_out_of_its_choices_is_named(two, call, message):
 
 
 def test_no_path_is_no_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match="source: expected at least one path"):
-        read([])
+    for nothing in ([], {}):
+        with pytest.raises(FileNotFoundError, match="source: expected at least one path"):
+            read(nothing)
     with pytest.raises(FileNotFoundError, match=f"no event file or directory at {tmp_path}/b"):
         read([tmp_path, tmp_path / "b"])

@@ -1,3 +1,5 @@
+import errno
+import os
 import struct
 
 import numpy as np
@@ -97,6 +99,40 @@ def test_a_length_beyond_the_file_asks_for_no_memory(path):
     head = struct.pack("<Q", 2**62)
     path.write_bytes(head + struct.pack("<I", masked_crc(head)) + frame(b"found"))
     assert scanned(path) == ([b"found"], [(0, BROKEN_OFF)])
+
+
+def test_a_search_copies_nothing_where_there_is_no_more_to_read(tmp_path, monkeypatch):
+    """Heads with right checksums, of records that are not there: each is looked at where it is."""
+    head = struct.pack("<Q", 1 << 20)
+    path = tmp_path / "records"
+    path.write_bytes(300 * (head + struct.pack("<I", masked_crc(head))) + frame(b"found"))
+    copies = []
+    keep = Scan.keep
+    monkeypatch.setattr(Scan, "keep", lambda *a: copies.append(a) or keep(*a))
+    assert scanned(path) == ([b"found"], [(0, BROKEN_OFF)])
+    assert len(copies) < 5
+
+
+def test_a_file_that_cannot_be_read_is_damage(tmp_path, monkeypatch):
+    assert scanned(tmp_path) == ([], [(0, "it cannot be read (Is a directory)")])
+    monkeypatch.setattr("summaries.scan._BLOCK", 20)
+    path = tmp_path / "records"
+    path.write_bytes(3 * frame(b"abcd"))
+    scan = Scan(path)
+    found = []
+    for data in scan:
+        found.append(data)
+        scan.file.close()
+        scan.file = FailingFile()
+    assert found == [b"abcd"]
+    assert [str(each) for each in scan.damages] == [
+        "it cannot be read (Input/output error), at byte 20"
+    ]
+
+
+class FailingFile:
+    def read(self, size):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 @given(st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1), st.binary(max_size=40))
