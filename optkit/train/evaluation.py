@@ -31,15 +31,10 @@ class Evaluation:
         every: see above; tensors: what is averaged, by name.
 
     Raises:
-        TypeError, ValueError: it is no such triple, or no such averages.
+        TypeError, ValueError: it is no such triple.
     """
 
     def __init__(self, graph: Graph, inputs: Any, given: Any, averages: Any = None) -> None:
-        if averages is not None and not callable(getattr(averages, "swapped", None)):
-            raise TypeError(
-                "averages: expected an ExponentialMovingAverage or a MovingAverageOptimizer, got "
-                f"{averages!r}"
-            )
         self._averages = averages
         if not isinstance(given, tuple | list) or len(given) not in (3, 4):
             raise TypeError(
@@ -67,6 +62,10 @@ class Evaluation:
             except (TypeError, ValueError, KeyError) as error:
                 raise TypeError(f"eval: {name!r}: expected a tensor: {error}") from None
             assert isinstance(element, Tensor)
+            if element.dtype.dtype.kind not in "fiub" and not element.dtype.is_floating:
+                raise TypeError(f"eval: {name!r}: expected real numbers, got {element!r}")
+            if not str(name):
+                raise ValueError("eval: expected a name for each tensor, got ''")
             self.tensors[str(name)] = element
 
     def run(self, session: Any) -> dict[str, float]:

@@ -57,6 +57,9 @@ class Matcher:
             self._named = {key: self._fed(item) for key, item in inputs.items()}
         elif isinstance(inputs, list | tuple):
             self._keys = tuple(self._fed(item) for item in inputs)
+            if len(set(self._keys)) < len(self._keys):
+                names = [key.name for key in self._keys]
+                raise ValueError(f"inputs: expected each tensor once, got {names}")
         elif inputs is not None:
             self._keys = (self._fed(inputs),)
             self._single = True
@@ -111,14 +114,16 @@ class Matcher:
                 f"data: a batch is a dict with the keys {list(batch)}, and inputs are in order; "
                 "pass inputs={key: placeholder}"
             )
+        names = ", ".join(key.name for key in keys)
+        parts = "part" if len(keys) == 1 else "parts"
+        expected = f"data: expected batches of {len(keys)} {parts}, for inputs ({names})"
         if self._single:
+            if isinstance(batch, tuple) and len({np.shape(part) for part in batch}) > 1:
+                raise ValueError(f"{expected}, got one of {len(batch)}")
             # Data sets of one tensor give batches of one part; a list may also be the values.
             lone = isinstance(batch, list | tuple) and len(batch) == 1
             lone = lone and (isinstance(batch, tuple) or getattr(batch[0], "shape", ()) != ())
             return {keys[0]: batch[0] if lone else batch}
-        names = ", ".join(key.name for key in keys)
-        parts = "part" if len(keys) == 1 else "parts"
-        expected = f"data: expected batches of {len(keys)} {parts}, for inputs ({names})"
         if not isinstance(batch, tuple | list):
             raise TypeError(f"{expected}, got {_kind(batch)}")
         if len(batch) != len(keys):

@@ -24,6 +24,8 @@ from optkit.graph import (
 )
 from optkit.graph.ledger import Ledger
 from optkit.runtime import Session
+from optkit.runtime.plan import Plan
+from optkit.train.checks import require_plain
 from optkit.train.evaluation import Evaluation
 from optkit.train.feeding import Feeder, Matcher
 from optkit.train.files import remove_leftovers
@@ -141,10 +143,11 @@ def fit(
     _whole("save_checkpoint_steps", save_checkpoint_steps, 1, optional=True)
     _whole("rollback_steps", rollback_steps, 1)
     _whole("prefetch", prefetch, 0, optional=True)
-    if save_checkpoint_secs is not None and not save_checkpoint_secs > 0:
-        raise ValueError(
-            f"save_checkpoint_secs: expected a number above 0, got {save_checkpoint_secs!r}"
-        )
+    _whole("max_to_keep", max_to_keep, 0, optional=True)
+    _switch("resume", resume)
+    _switch("progress", progress, optional=True)
+    if save_checkpoint_secs is not None:
+        require_plain("fit", "save_checkpoint_secs", save_checkpoint_secs, above=0)
     diverged = Divergence(divergence)
     if early_stopping is not None and not isinstance(early_stopping, EarlyStopping):
         raise TypeError(f"early_stopping: expected an EarlyStopping, got {early_stopping!r}")
@@ -153,14 +156,17 @@ def fit(
     feeder = Feeder(data, match, again=total is not None, prefetch=prefetch)
     if total is None and feeder.endless:
         raise ValueError("steps: needed, since the data never ends")
+    _check_averages(averages)
     evaluation = None if eval is None else Evaluation(graph, inputs, eval, averages)
-    _check_plateau(plateau, evaluation)
+    _check_plateau(plateau, evaluation, graph)
     parts = anatomy(operation, _loss(graph, loss, operation))
     if not parts.writes:
         raise ValueError(
             f"train_op: running {operation.name!r} changes no variable; pass what optimize_loss, "
             "create_train_op or minimize gives, not the loss"
         )
+    if evaluation is not None:
+        _check_evaluation(evaluation, graph)
     folder = None if logdir is None else Path(os.fspath(logdir)).expanduser()
     chief = is_chief()
 
@@ -240,7 +246,27 @@ def fit(
 # -- arguments ------------------------------------------------------------------------------------
 
 
-def _check_plateau(plateau: Any, evaluation: Evaluation | None) -> None:
+def _check_averages(averages: Any) -> None:
+    if averages is not None and not callable(getattr(averages, "swapped", None)):
+        raise TypeError(
+            "averages: expected an ExponentialMovingAverage or a MovingAverageOptimizer, got "
+            f"{averages!r}"
+        )
+
+
+def _check_evaluation(evaluation: Evaluation, graph: Any) -> None:
+    """Refuse to train on what is for evaluations."""
+    trained = {v.op for v in graph.get_collection("trainable_variables")}
+    for name, tensor in evaluation.tensors.items():
+        steps = Plan(graph, [tensor], []).steps
+        if any(s.op.kind.access == "write" and trained.intersection(s.op.variables) for s in steps):
+            raise ValueError(
+                f"eval: {name!r}: computing {tensor.name!r} changes trainable variables; pass the "
+                "loss itself, not what trains"
+            )
+
+
+def _check_plateau(plateau: Any, evaluation: Evaluation | None, graph: Any) -> None:
     if plateau is None:
         return
     if (
@@ -249,6 +275,8 @@ def _check_plateau(plateau: Any, evaluation: Evaluation | None) -> None:
         or not isinstance(plateau[0], ReduceOnPlateau)
     ):
         raise TypeError(f"plateau: expected (a ReduceOnPlateau, a name of eval), got {plateau!r}")
+    if plateau[0].scale.graph is not graph:
+        raise ValueError(f"plateau: {plateau[0]!r} is of another graph than the train op")
     names = [] if evaluation is None else list(evaluation.tensors)
     if plateau[1] not in names:
         raise ValueError(f"plateau: expected one of eval's names {names}, got {plateau[1]!r}")
@@ -290,7 +318,15 @@ def _whole(name: str, value: Any, least: int, optional: bool = False) -> int | N
     return int(value)
 
 
+def _switch(name: str, value: Any, optional: bool = False) -> None:
+    if not isinstance(value, bool | np.bool_) and not (optional and value is None):
+        choice = "True, False or None" if optional else "True or False"
+        raise TypeError(f"{name}: expected {choice}, got {value!r}")
+
+
 def _hooks(hooks: Any) -> list[SessionRunHook]:
+    if not isinstance(hooks, Iterable | SessionRunHook):
+        raise TypeError(f"hooks: expected SessionRunHooks, got {hooks!r}")
     listed = [hooks] if isinstance(hooks, SessionRunHook) else list(hooks)
     for hook in listed:
         if not isinstance(hook, SessionRunHook):

@@ -108,6 +108,7 @@ class Fitting:
     def run(self) -> None:
         """Train until something says that it is enough."""
         self._fetches = self._list_fetches()
+        self._check_early()
         begin = time.perf_counter()
         with contextlib.ExitStack() as stack:
             interruption = stack.enter_context(Interruption(self.progress.write))
@@ -147,6 +148,15 @@ class Fitting:
         self.columns = [name for name, _ in measured]
         self._first = len(fetches)
         return (*fetches, *(tensor for _, tensor in measured))
+
+    def _check_early(self) -> None:
+        """Refuse to wait for what is never measured."""
+        evaluated = [] if self.evaluation is None else self.evaluation.tensors
+        known = [*self.columns, *(f"eval/{name}" for name in evaluated)]
+        if self.early is not None and self.early.monitor not in known:
+            raise ValueError(
+                f"early_stopping: monitor: expected one of {known}, got {self.early.monitor!r}"
+            )
 
     def _loop(self, interruption: Interruption) -> str:
         options, session, feeder = self.options, self.session, self.feeder

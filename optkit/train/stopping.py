@@ -27,13 +27,15 @@ class EarlyStopping:
         mode: "min" or "max", what is better.
 
     Raises:
-        TypeError: a value is no number.
+        TypeError: `monitor` is no string, or another value no number.
         ValueError: a value is out of its range.
     """
 
     def __init__(
         self, monitor: str, patience: int = 5, min_delta: float = 0.0, mode: str = "min"
     ) -> None:
+        if not isinstance(monitor, str):
+            raise TypeError(f"EarlyStopping: monitor: expected a column's name, got {monitor!r}")
         require_plain("EarlyStopping", "patience", patience, whole=True, at_least=1)
         require_plain("EarlyStopping", "min_delta", min_delta, at_least=0)
         if mode not in ("min", "max"):
@@ -82,12 +84,13 @@ class Divergence:
         factor: k, above 1; None judges nothing.
 
     Raises:
-        ValueError: the factor is not above 1.
+        TypeError: the factor is no number.
+        ValueError: it is not above 1.
     """
 
     def __init__(self, factor: float | None) -> None:
-        if factor is not None and not factor > 1:
-            raise ValueError(f"divergence: expected a number above 1, got {factor!r}")
+        if factor is not None:
+            require_plain("fit", "divergence", factor, above=1)
         self.factor = factor
         self.least = math.inf
         self.limit = math.inf

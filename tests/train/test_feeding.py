@@ -53,7 +53,14 @@ def test_feeds_and_dicts_by_key(graph, xy):
         match((1, 2))
 
 
+def test_a_tuple_of_more_than_the_one_input(graph, xy):
+    with pytest.raises(ValueError, match=r"batches of 1 part, for inputs \(x:0\), got one of 2"):
+        Matcher(graph, xy[0])((np.zeros((3, 2)), np.zeros(3)))
+
+
 def test_inputs_that_are_no_tensors(graph, xy):
+    with pytest.raises(ValueError, match=r"each tensor once, got \['x:0', 'x:0'\]"):
+        Matcher(graph, (xy[0], xy[0]))
     with pytest.raises(ValueError, match=r"inputs: .*'z"):
         Matcher(graph, ("z",))
     with pytest.raises(TypeError, match="inputs: "):

@@ -297,6 +297,12 @@ def test_early_stopping_by_the_loss(model):
         (((X, Y), 0, {"a": "loss:0"}), ValueError, "every: expected a number of steps >= 1, got 0"),
         (((X, Y), 1, {}), TypeError, "expected a dict from names to tensors"),
         (((X, Y), 1, {"a": 3}), TypeError, "'a': expected a tensor"),
+        (((X, Y), 1, {"": "loss:0"}), ValueError, "expected a name for each tensor, got ''"),
+        (
+            ((X, Y), 1, {"a": "OptimizeLoss/control_dependency:0"}),
+            ValueError,
+            "'a': computing .* changes trainable variables; pass the loss itself",
+        ),
         ((iter([(X, Y)]), 1, {"a": "loss:0"}), TypeError, "gone through again each time"),
     ],
 )
@@ -581,11 +587,23 @@ def test_hooks_that_feed_what_the_data_feeds(model):
         ({"on_nonfinite": "stop"}, ValueError, "expected one of raise, skip, rollback, ignore"),
         ({"save_summaries_steps": 0}, ValueError, "save_summaries_steps: expected at least 1"),
         ({"save_checkpoint_steps": 0}, ValueError, "save_checkpoint_steps: expected at least 1"),
-        ({"save_checkpoint_secs": 0}, ValueError, "save_checkpoint_secs: expected a number above"),
+        ({"save_checkpoint_secs": 0}, ValueError, "save_checkpoint_secs: expected > 0, got 0"),
+        ({"save_checkpoint_secs": "a"}, TypeError, "save_checkpoint_secs: expected a number"),
+        ({"max_to_keep": -1}, ValueError, "max_to_keep: expected at least 0"),
+        ({"max_to_keep": "all"}, TypeError, "max_to_keep: expected an integer"),
+        ({"resume": "no"}, TypeError, "resume: expected True or False, got 'no'"),
+        ({"averages": 3}, TypeError, "averages: expected an ExponentialMovingAverage or a Moving"),
         ({"rollback_steps": 0}, ValueError, "rollback_steps: expected at least 1"),
         ({"prefetch": -1}, ValueError, "prefetch: expected at least 0"),
-        ({"divergence": 1.0}, ValueError, "divergence: expected a number above 1"),
+        ({"divergence": 1.0}, ValueError, "divergence: expected > 1, got 1"),
+        ({"divergence": "2"}, TypeError, "divergence: expected a number, got '2'"),
         ({"early_stopping": "loss"}, TypeError, "early_stopping: expected an EarlyStopping"),
+        (
+            {"early_stopping": EarlyStopping("eval/loss")},
+            ValueError,
+            r"monitor: expected one of \['loss', .*'gradient_norm'\], got 'eval/loss'",
+        ),
+        ({"hooks": 3}, TypeError, "hooks: expected SessionRunHooks, got 3"),
         ({"hooks": ["a"]}, TypeError, "hooks: expected SessionRunHooks, got 'a'"),
         ({"session": 3}, TypeError, "session: expected a Session, got 3"),
         ({"loss": 3}, TypeError, "loss: expected a tensor"),
@@ -595,6 +613,18 @@ def test_hooks_that_feed_what_the_data_feeds(model):
 def test_bad_arguments(model, options, kind, message):
     with pytest.raises(kind, match=message):
         model.fit(**{"steps": 1, **options})
+
+
+def test_text_cannot_be_averaged(model):
+    with pytest.raises(TypeError, match="eval: 'a': expected real numbers, got"):
+        model.fit(steps=1, eval=((X, Y), 1, {"a": tf.constant("text")}))
+
+
+def test_a_plateau_of_another_graph(model):
+    with tf.Graph().as_default():
+        plateau = tf.train.ReduceOnPlateau()
+    with pytest.raises(ValueError, match=r"plateau: .* is of another graph than the train op"):
+        model.fit(steps=1, eval=((X, Y), 1, {"a": model.loss}), plateau=(plateau, "a"))
 
 
 def test_what_is_no_train_op(model):

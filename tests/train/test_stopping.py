@@ -83,7 +83,7 @@ def test_divergence_goes_on_from_its_state():
 
 @pytest.mark.parametrize("factor", [1, 0.5, math.nan, -3])
 def test_divergence_refuses(factor):
-    with pytest.raises(ValueError, match="divergence: expected a number above 1"):
+    with pytest.raises(ValueError, match="divergence: expected > 1, got"):
         Divergence(factor)
 
 
