@@ -234,8 +234,8 @@ class Session:
                     "Session.run was called inside a run of the same session, by a kernel or a "
                     "signal handler; Session.value reads variables there"
                 )
-            self._running = True
             try:
+                self._running = True  # in here: a signal may come at once
                 with self._active():
                     return self._run(fetches, feed_dict or {})
             finally:
