@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy as np
 from optkit import logging, summary
 from optkit.graph import GraphKeys, get_default_graph
 from optkit.runtime import Session
+from optkit.train.files import expanded
 from optkit.train.hooks import SecondOrStepTimer, required_step
 from optkit.train.saver import Saver
 from optkit.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
@@ -30,8 +29,8 @@ class CheckpointSaverListener:
     def before_save(self, session: Session, global_step_value: int) -> None:
         """Called before a checkpoint is written."""
 
-    def after_save(self, session: Session, global_step_value: int) -> bool | None:
-        """Called after a checkpoint has been written; True ends the training."""
+    def after_save(self, session: Session, global_step_value: int) -> Any:
+        """Called after a checkpoint has been written; what is true ends the training."""
         return None
 
     def end(self, session: Session, global_step_value: int) -> None:
@@ -80,7 +79,7 @@ class CheckpointSaverHook(SessionRunHook):
     ) -> None:
         if saver is not None and scaffold is not None:
             raise ValueError("saver, scaffold: expected one of them, got both")
-        self._folder = Path(os.fspath(checkpoint_dir)).expanduser()
+        self._folder = expanded("checkpoint_dir", checkpoint_dir)
         self._prefix = str(self._folder / checkpoint_basename)
         self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
         self._saver = saver
@@ -165,7 +164,7 @@ class CheckpointSaverHook(SessionRunHook):
         saver.save(session, self._prefix, global_step=step, **extra)
         # All are told, also when the first of them asks for the end.
         asked = [listener.after_save(session, step) for listener in self._listeners]
-        return any(answer is True for answer in asked)
+        return any(asked)
 
     def _saver_in_use(self) -> Any:
         if self._saver is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from optkit.dtypes import DType, as_dtype
 from optkit.errors import NotFoundError
 from optkit.graph import GraphKeys, Kind, get_default_graph
 from optkit.train.checkpoints import as_path, latest_checkpoint
+from optkit.train.files import expanded
 from optkit.train.matching import compared
 from optkit.train.tensor_file import read_arrays, read_header
 from optkit.variables import Variable
@@ -98,7 +98,7 @@ def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
 
 
 def _prefix(ckpt_dir_or_file: Any) -> str:
-    path = Path(os.fspath(ckpt_dir_or_file)).expanduser()
+    path = expanded("ckpt_dir_or_file", ckpt_dir_or_file)
     if not path.is_dir():
         return str(path)
     found = latest_checkpoint(path)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from optkit import logging
-from optkit.train.files import replacing
+from optkit.train.files import expanded, replacing
 
 __all__ = [
     "SUFFIX",
@@ -54,12 +54,9 @@ def as_path(prefix: Any) -> Path:
         TypeError: it is no path.
         ValueError: it ends without a name.
     """
-    text = os.fspath(prefix)
-    if not isinstance(text, str):
-        raise TypeError(f"save_path: expected a path, got {prefix!r}")
-    if not text or text.endswith(("/", os.sep)):
+    path = expanded("save_path", prefix)
+    if str(prefix) == "" or str(prefix).endswith(("/", os.sep)):
         raise ValueError(f"save_path: expected a directory and a name, got {prefix!r}")
-    path = Path(text).expanduser()
     return path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)
 
 
@@ -87,9 +84,10 @@ def update_checkpoint_state(
 ) -> None:
     """Record which checkpoint of a directory is the latest, and which are kept.
 
-    `best` maps prefixes to metrics, best first. Times are accepted as in TF: files have their own.
+    Relative paths are seen from `save_dir` where that is absolute. `best` maps prefixes to metrics,
+    best first. Times are accepted as in TF: files have their own.
     """
-    folder = Path(os.fspath(save_dir)).expanduser()
+    folder = expanded("save_dir", save_dir)
     latest = _relative(model_checkpoint_path, folder)
     kept = [_relative(path, folder) for path in all_model_checkpoint_paths or ()]
     if latest not in kept:
@@ -103,8 +101,11 @@ def update_checkpoint_state(
 
 def _relative(path: Any, folder: Path) -> str:
     """As seen from the directory, so that it can be moved as a whole."""
-    given = Path(os.fspath(path)).expanduser()
-    return str(given.relative_to(folder) if given.is_relative_to(folder) else given.absolute())
+    given = expanded("model_checkpoint_path", path)
+    # As in TF: beside an absolute directory a relative path is seen from there.
+    given = folder / given if folder.is_absolute() else given.absolute()
+    folder = folder.absolute()
+    return str(given.relative_to(folder) if given.is_relative_to(folder) else given)
 
 
 def get_checkpoint_state(
@@ -115,10 +116,10 @@ def get_checkpoint_state(
     Raises:
         ValueError: the record is damaged, or was not written by optkit.
     """
-    folder = Path(os.fspath(checkpoint_dir)).expanduser()
+    folder = expanded("checkpoint_dir", checkpoint_dir)
     record = folder / (latest_filename or "checkpoint")
     try:
-        text = record.read_text(encoding="utf-8")
+        text = record.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:

@@ -97,7 +97,7 @@ class Coordinator:
         Args:
             threads: threads, beside the registered ones.
             stop_grace_period_secs: how long they may take from the request to stop on.
-            ignore_live_threads: whether some may still be alive then.
+            ignore_live_threads: whether some may still be alive then; the log tells which.
 
         Raises:
             RuntimeError: a thread did not end in time.
@@ -116,7 +116,8 @@ class Coordinator:
         if failure is not None:
             raise failure
         alive = [thread.name for thread in waited if thread.is_alive()]
-        if alive and not ignore_live_threads:
-            raise RuntimeError(
-                f"threads did not end within {stop_grace_period_secs} s: {', '.join(alive)}"
-            )
+        if alive:
+            message = f"threads did not end within {stop_grace_period_secs} s: {', '.join(alive)}"
+            if not ignore_live_threads:
+                raise RuntimeError(message)
+            logging.warning("%s", message)

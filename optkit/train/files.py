@@ -1,17 +1,37 @@
-"""Files that take another's place whole or not at all."""
+"""Paths as users give them, and files that take another's place whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["remove_leftovers", "replacing"]
+__all__ = ["expanded", "remove_leftovers", "replacing"]
 
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+_CANNOT = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, errno.EBADF}
+"""What file systems say that cannot synchronise a directory, or not for this user."""
+
+
+def expanded(argument: str, path: Any) -> Path:
+    """The path that an argument gives; `~` is the home directory.
+
+    Raises:
+        TypeError: it is no path.
+        ValueError: there is no such home directory.
+    """
+    text = path.__fspath__() if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"{argument}: expected a path, got {path!r}")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{argument}: {text!r}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -32,7 +52,11 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
     if os.name == "posix":  # elsewhere a directory cannot be opened
-        _synchronise(path.parent)
+        try:
+            _synchronise(path.parent)
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from optkit import logging
 from optkit.errors import NanLossDuringTrainingError
 from optkit.global_step import get_global_step
-from optkit.graph import get_default_graph
+from optkit.graph import Operation, get_default_graph, is_symbolic
 from optkit.runtime import Session
 from optkit.train.checks import require_plain
 from optkit.train.session_run_hook import (
@@ -226,8 +226,10 @@ class LoggingTensorHook(SessionRunHook):
         formatter: a function from a dict, name -> value, to the line.
 
     Raises:
-        TypeError: one of every_n_iter and every_n_secs is no number.
-        ValueError: both or, without at_end, none of them are given, or one is not above 0.
+        TypeError: tensors is no list or dict, or one of every_n_iter and every_n_secs no number.
+        ValueError: both or, without at_end, none of them are given, or one is not above 0; at the
+            start, an operation has no output, or several.
+        KeyError: at the start, the graph has nothing of a name.
     """
 
     def __init__(
@@ -242,6 +244,8 @@ class LoggingTensorHook(SessionRunHook):
             _check_interval(
                 "LoggingTensorHook", every_n_secs=every_n_secs, every_n_iter=every_n_iter
             )
+        if isinstance(tensors, str) or is_symbolic(tensors) or not isinstance(tensors, Iterable):
+            raise TypeError(f"tensors: expected a list or dict of tensors, got {tensors!r}")
         named = tensors if isinstance(tensors, Mapping) else {_name(item): item for item in tensors}
         self._tensors = dict(named)
         self._order = sorted(named) if isinstance(tensors, Mapping) else list(named)
@@ -256,8 +260,7 @@ class LoggingTensorHook(SessionRunHook):
 
     def begin(self) -> None:
         """Look the tensors up."""
-        graph = get_default_graph()
-        self._found = {key: graph.as_graph_element(item) for key, item in self._tensors.items()}
+        self._found = {key: _element(item) for key, item in self._tensors.items()}
         self._runs = 0
         if self._timer is not None:
             self._timer.reset()
@@ -287,6 +290,19 @@ class LoggingTensorHook(SessionRunHook):
             return
         line = ", ".join(f"{key} = {values[key]}" for key in self._order)
         logging.info("%s%s", line, "" if seconds is None else f" ({seconds:.3f} sec)")
+
+
+def _element(item: Any) -> Any:
+    """A tensor of the default graph; an operation's name stands for its one output."""
+    element = get_default_graph().as_graph_element(item)
+    if not isinstance(item, str) or not isinstance(element, Operation):
+        return element
+    if len(element.outputs) != 1:
+        raise ValueError(
+            f"tensors: {item!r} is an operation with {len(element.outputs)} outputs; name a "
+            f"tensor, such as '{item}:0'"
+        )
+    return element.outputs[0]
 
 
 class FinalOpsHook(SessionRunHook):

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from optkit.train.files import expanded
+
 if sys.platform != "win32":
     import fcntl
 
@@ -36,7 +38,7 @@ class LogdirLock:
     """
 
     def __init__(self, directory: Any) -> None:
-        folder = Path(os.fspath(directory)).expanduser()
+        folder = expanded("directory", directory)
         folder.mkdir(parents=True, exist_ok=True)
         self._key = str(folder.resolve())
         self._path = folder / _NAME

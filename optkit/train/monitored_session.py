@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +17,7 @@ from optkit.graph import Graph, get_default_graph, is_symbolic
 from optkit.runtime import RunMetadata, RunOptions, Session
 from optkit.train.checkpoint_hook import CheckpointSaverHook
 from optkit.train.coordinator import Coordinator
-from optkit.train.files import remove_leftovers
+from optkit.train.files import expanded, remove_leftovers
 from optkit.train.logdir_lock import LogdirLock
 from optkit.train.nonfinite_hook import NonFiniteHook
 from optkit.train.scaffold import (
@@ -25,7 +26,12 @@ from optkit.train.scaffold import (
     SessionCreator,
     WorkerSessionCreator,
 )
-from optkit.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunValues
+from optkit.train.session_run_hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunValues,
+    listed_hooks,
+)
 from optkit.train.summary_hooks import StepCounterHook, SummarySaverHook
 from optkit.train.termination import EXIT_STATUS, Termination
 
@@ -41,7 +47,7 @@ _CLEAN = (OutOfRangeError, StopIteration)
 """Exceptions that end a session well."""
 
 
-class _StopRequestedError(Exception):
+class _StopRequested(StopIteration):
     """`StepContext.request_stop` was called."""
 
 
@@ -79,8 +85,12 @@ class MonitoredSession:
             return self._run_with_hooks(*args, **kwargs)
 
         def request_stop(self) -> None:
-            """End the function here, and the training after it."""
-            raise _StopRequestedError
+            """End the function here, and the training with it.
+
+            Raises:
+                StopIteration: always.
+            """
+            raise _StopRequested("step_fn asked for the end")
 
     def __init__(
         self,
@@ -99,18 +109,22 @@ class MonitoredSession:
                 "tf.Graph().as_default():`"
             )
         self._was_finalized = self._graph.finalized
-        self._hooks = list(hooks or ())
+        self._hooks = listed_hooks("hooks", hooks)
         # A checkpoint holds what the other hooks did at its step.
-        self._in_turn = sorted(self._hooks, key=lambda hook: bool(getattr(hook, "saves", False)))
+        self._others = [hook for hook in self._hooks if not getattr(hook, "saves", False)]
+        self._savers = [hook for hook in self._hooks if getattr(hook, "saves", False)]
         self._grace = stop_grace_period_secs
         self._stop = False
         self._session: Session | None = None
         self._coord = Coordinator(clean_stop_exception_types=())
         try:
+            creator = session_creator if session_creator is not None else ChiefSessionCreator()
+            if not callable(getattr(creator, "create_session", None)):
+                raise TypeError(f"session_creator: expected a SessionCreator, got {creator!r}")
             with self._guard.held():
                 for hook in self._hooks:
                     hook.begin()
-                self._session = self._created(session_creator or ChiefSessionCreator())
+                self._session = self._created(creator)
         except BaseException:
             self._release()
             raise
@@ -185,10 +199,14 @@ class MonitoredSession:
         It gives None where the run failed and a hook says that it is left out.
 
         Raises:
-            RuntimeError: a stop was asked for, the session is closed, or a tensor is fed twice.
+            RuntimeError: a hook asked for the stop, the session is closed, or a tensor is fed
+                twice.
+            SystemExit: SIGTERM came in the run before.
         """
         session = self._open_session()
-        if self.should_stop():
+        if self._guard.stop_requested:
+            raise SystemExit(EXIT_STATUS)
+        if self._stop:
             raise RuntimeError("run was called after a stop had been asked for; see should_stop()")
         with self._guard.held():
             return self._run(session, fetches, feed_dict, options, run_metadata)
@@ -237,7 +255,7 @@ class MonitoredSession:
             )
             for i, hook in enumerate(self._hooks)
         }
-        for hook in self._in_turn:
+        for hook in [*self._others, *self._savers]:
             hook.after_run(context, values[id(hook)])
         self._stop = self._stop or context.stop_requested
         return results[0]
@@ -260,13 +278,17 @@ class MonitoredSession:
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Call a function with a `StepContext`, for steps of several runs.
 
+        SIGTERM waits until it returns.
+
         Args:
             step_fn: a function of `step_context`, or of `self` and `step_context`.
 
         Returns:
-            What it returns; None where it asked for a stop.
+            What it returns.
 
         Raises:
+            StopIteration: it asked for the stop, or its data ended; the session's `with` takes
+                that for a good end.
             ValueError: it takes other arguments.
         """
         names = list(inspect.signature(step_fn).parameters)
@@ -282,10 +304,11 @@ class MonitoredSession:
         session = self._open_session()
         context = self.StepContext(session, self.run)
         try:
-            return step_fn(context) if len(names) == 1 else step_fn(self, context)
-        except _StopRequestedError:
+            with self._guard.held():
+                return step_fn(context) if len(names) == 1 else step_fn(self, context)
+        except _StopRequested:
             self._stop = True
-            return None
+            raise
 
     def should_stop(self) -> bool:
         """Whether the training is at its end."""
@@ -328,29 +351,33 @@ class MonitoredSession:
     def _close(self, error: BaseException | None) -> None:
         session = self._open_session()
         terminated = isinstance(error, SystemExit) and self._guard.stop_requested
-        try:
-            with self._guard.held():
-                if error is None or terminated:
-                    for hook in self._in_turn:
-                        hook.end(session)
-        finally:
+        # Each part takes place whatever happens in another one.
+        with self._guard.held(), ExitStack() as parts:
+            parts.callback(self._release)
+            parts.callback(session.close)
+            parts.callback(setattr, self, "_session", None)
+            parts.callback(
+                self._coord.join, stop_grace_period_secs=self._grace, ignore_live_threads=True
+            )
+            parts.callback(self._coord.request_stop)
             if error is not None:
-                # What led to the error is to be looked at now.
-                with suppress(OSError):
-                    self._flush()
-            try:
-                self._coord.request_stop()
-                self._coord.join(
-                    stop_grace_period_secs=self._grace, ignore_live_threads=error is not None
-                )
-            finally:
-                self._session = None
-                session.close()
-                requested = self._guard.stop_requested
-                self._release()
-        if requested and error is None:
+                parts.callback(self._try_to_flush)
+            if error is None or terminated:
+                # What was trained is saved, also where another hook fails at the end.
+                for hook in reversed(self._savers):
+                    parts.callback(hook.end, session)
+                for hook in self._others:
+                    hook.end(session)
+        if error is None and self._guard.stop_requested and self._guard.outermost:
             logging.info("SIGTERM: the training has ended")
             raise SystemExit(EXIT_STATUS)
+
+    def _try_to_flush(self) -> None:
+        """What led to an error is to be looked at now; the error itself comes first."""
+        try:
+            self._flush()
+        except Exception as another:  # noqa: BLE001 - it may be the disk's or a hook's
+            logging.error("events could not be written: %s", another)
 
     def _release(self) -> None:
         self._guard.release()
@@ -361,20 +388,21 @@ class MonitoredSession:
 class _Guard:
     """What a training session holds while it is at work: directories, and SIGTERM.
 
+    It lets go of them at the latest when nothing refers to it any more.
+
     Args:
         directories: to lock; none to leave SIGTERM alone too.
     """
 
-    def __init__(self, directories: Sequence[Any]) -> None:
-        self._locks: list[LogdirLock] = []
-        self._termination: Termination | None = None
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._termination = Termination() if directories else None
+        locks: list[LogdirLock] = []
+        self.release = weakref.finalize(self, _let_go, self._termination, locks)
         try:
             for directory in directories:
-                self._locks.append(LogdirLock(directory))
+                locks.append(LogdirLock(directory))
                 # Nobody else writes there now.
-                remove_leftovers(Path(directory).expanduser())
-            if directories:
-                self._termination = Termination()
+                remove_leftovers(directory)
         except BaseException:
             self.release()
             raise
@@ -384,16 +412,21 @@ class _Guard:
         """Whether SIGTERM came."""
         return self._termination is not None and self._termination.requested
 
+    @property
+    def outermost(self) -> bool:
+        """Whether this training is within no other that SIGTERM ends."""
+        return self._termination is None or self._termination.outermost
+
     def held(self) -> AbstractContextManager[None]:
         """SIGTERM waits for the end of the `with`."""
         return nullcontext() if self._termination is None else self._termination.held()
 
-    def release(self) -> None:
-        """Let go of all of it."""
-        if self._termination is not None:
-            self._termination.release()
-        while self._locks:
-            self._locks.pop().release()
+
+def _let_go(termination: Termination | None, locks: list[LogdirLock]) -> None:
+    if termination is not None:
+        termination.release()
+    while locks:
+        locks.pop().release()
 
 
 class SingularMonitoredSession(MonitoredSession):
@@ -473,6 +506,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TF's name
         save_graph_def: whether to write the graph to the event file of a new run.
 
     Raises:
+        TypeError: hooks, scaffold or a directory are of another kind.
         RuntimeError: another session trains in the directory; there is no global step.
         ValueError: the checkpoints on record cannot be read.
         NotFoundError, InvalidArgumentError: they do not fit the variables.
@@ -485,8 +519,9 @@ def MonitoredTrainingSession(  # noqa: N802 - TF's name
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
-    all_hooks = list(chief_only_hooks or ())
-    summary_dir = summary_dir or checkpoint_dir
+    all_hooks = listed_hooks("chief_only_hooks", chief_only_hooks)
+    checkpoint_dir = expanded("checkpoint_dir", checkpoint_dir) if checkpoint_dir else None
+    summary_dir = expanded("summary_dir", summary_dir) if summary_dir else checkpoint_dir
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:
             all_hooks.append(
@@ -511,7 +546,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TF's name
                 save_graph_def=save_graph_def,
             )
         )
-    all_hooks += hooks or ()
+    all_hooks += listed_hooks("hooks", hooks)
     creator = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
     directories = [each for each in (checkpoint_dir, summary_dir) if each]
     return guarded_session(creator, all_hooks, directories, stop_grace_period_secs)
@@ -528,7 +563,8 @@ def guarded_session(
     Raises:
         RuntimeError: another session is at work in one of the directories.
     """
-    guard = _Guard(tuple(dict.fromkeys(str(each) for each in directories)))
+    places = (expanded("directory", each).resolve() for each in directories)
+    guard = _Guard(tuple(dict.fromkeys(places)))
     return MonitoredSession(creator, hooks, stop_grace_period_secs, guard=guard)
 
 

@@ -23,6 +23,7 @@ from optkit.train.checkpoints import (
     remove_checkpoint,
     update_checkpoint_state,
 )
+from optkit.train.files import expanded
 from optkit.train.matching import compared, kept_rates
 from optkit.train.tensor_file import read_arrays, read_header
 from optkit.train.training_state import TrainingState, capture, read_extra, save_state
@@ -202,7 +203,11 @@ class Saver:
             before = {*self._last, *self._best}
             self._record(saved, metric)
             update_checkpoint_state(
-                path.parent, saved, self._last, latest_filename, best=self._best
+                path.parent.absolute(),
+                _absolute(saved),
+                [_absolute(old) for old in self._last],
+                latest_filename,
+                best={_absolute(old): value for old, value in self._best.items()},
             )
             # After the record, which must not name what is gone.
             for old in sorted(before - {saved, *self._last, *self._best, *self._kept}):
@@ -288,6 +293,10 @@ class Saver:
         self.build()
         assert self._variables is not None
         return self._variables
+
+
+def _absolute(prefix: str) -> str:
+    return str(expanded("last_checkpoints", prefix).absolute())
 
 
 def _all_saveable() -> list[Any]:

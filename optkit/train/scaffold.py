@@ -276,6 +276,8 @@ class ChiefSessionCreator(SessionCreator):
         checkpoint_dir: Any = None,
         checkpoint_filename_with_path: Any = None,
     ) -> None:
+        if scaffold is not None and not isinstance(scaffold, Scaffold):
+            raise TypeError(f"scaffold: expected a Scaffold, got {scaffold!r}")
         self._scaffold = scaffold if scaffold is not None else Scaffold()
         self._master = master
         self._config = config

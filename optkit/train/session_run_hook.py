@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from optkit.errors import OpError
 from optkit.runtime import Session
 
-__all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
+__all__ = [
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "listed_hooks",
+]
 
 
 class SessionRunArgs(NamedTuple):
@@ -116,3 +122,22 @@ class SessionRunHook:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
+
+
+def listed_hooks(argument: str, hooks: Any) -> list[Any]:
+    """The hooks that an argument holds; none if it is None.
+
+    Raises:
+        TypeError: it is no list of hooks.
+    """
+    if hooks is None:
+        return []
+    if isinstance(hooks, SessionRunHook) or not isinstance(hooks, Iterable):
+        raise TypeError(f"{argument}: expected a list of SessionRunHooks, got {hooks!r}")
+    listed = list(hooks)
+    for hook in listed:
+        if isinstance(hook, type):
+            raise TypeError(f"{argument}: expected instances, got the class {hook.__name__}")
+        if not callable(getattr(hook, "begin", None)):
+            raise TypeError(f"{argument}: expected SessionRunHooks, got {hook!r} among them")
+    return listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,24 +14,34 @@ __all__ = ["EXIT_STATUS", "Termination"]
 EXIT_STATUS = 128 + signal.SIGTERM
 
 
+_active: list[Termination] = []
+"""Those that wait for SIGTERM, nested ones last."""
+
+
 class Termination:
     """Turns SIGTERM into a stop after the run in progress, or a SystemExit between runs.
 
-    It does nothing outside the main thread, where Python sets no handlers, and where the program
-    has a handler of its own.
+    Trainings within trainings all stop; the outermost one ends the process. It does nothing outside
+    the main thread, where Python sets no handlers, and where the program has a handler of its own.
 
     Attributes:
         requested: whether SIGTERM came.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested: bool = any(other.requested for other in _active)
         self._busy = 0
-        self._installed = False
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._came)
-            self._installed = True
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if not _active and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _came)
+        if signal.getsignal(signal.SIGTERM) is _came:
+            _active.append(self)
+
+    @property
+    def outermost(self) -> bool:
+        """Whether no other one waits; once it is released, whether this was the last."""
+        return all(other is self for other in _active)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -42,13 +53,28 @@ class Termination:
             self._busy -= 1
 
     def release(self) -> None:
-        """Put the system's handler back."""
-        if self._installed and threading.current_thread() is threading.main_thread():
-            self._installed = False
-            if signal.getsignal(signal.SIGTERM) == self._came:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        """Wait no longer; the last one puts the system's handler back."""
+        if self not in _active:
+            return
+        _active.remove(self)
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and not _active and signal.getsignal(signal.SIGTERM) is _came:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        if not self._busy:
-            raise SystemExit(EXIT_STATUS)
+
+def _came(number: int, frame: FrameType | None) -> None:
+    for each in _active:
+        each.requested = True
+    if not any(each._busy for each in _active):
+        raise SystemExit(EXIT_STATUS)
+
+
+def _forget() -> None:
+    """A forked child, a worker that loads data perhaps, ends at SIGTERM as any other process."""
+    _active.clear()
+    if signal.getsignal(signal.SIGTERM) is _came:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

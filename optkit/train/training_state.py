@@ -173,10 +173,26 @@ def save_state(path: Path, state: TrainingState) -> None:
             },
             separators=(",", ":"),
         )
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise TypeError(f"extra: expected what JSON can hold: {error}") from error
+    except TypeError:
+        where = _foreign("extra", dict(state.extra))
+        raise TypeError(f"extra: expected what JSON can hold, but {where}") from None
     metadata = {"version": str(_VERSION), "optkit": __version__, _STATE: text}
     write_arrays(path, state.variables, metadata)
+
+
+def _foreign(place: str, value: Any) -> str:
+    """Where in a value something is that JSON does not know, and what."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        try:
+            json.dumps({key: item})
+        except TypeError:
+            inner = f"{place}[{key!r}]"
+            nested = isinstance(item, dict | list | tuple)
+            return _foreign(inner, item) if nested else f"{inner} is {item!r:.80}"
+    return f"{place} is {value!r:.80}"
 
 
 def load_state(path: Path) -> TrainingState:

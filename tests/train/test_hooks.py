@@ -249,6 +249,24 @@ def test_tensors_are_logged_by_seconds_with_a_format_and_at_the_end(caplog, cloc
     assert [record.getMessage() for record in caplog.records] == ["<0>", "<2>", "<4>", "<5>"]
 
 
+def test_the_name_of_an_operation_stands_for_its_output(caplog):
+    tf.constant(2.0, name="x")
+    tf.split(tf.constant([1.0, 2.0]), 2, name="halves")
+    (line,) = logged(caplog, train.LoggingTensorHook(["x"], every_n_iter=100))
+    assert line == "x = 2.0"
+    tf.no_op(name="nothing")
+    for name, count in (("halves", 2), ("nothing", 0)):
+        hook = train.LoggingTensorHook([name], every_n_iter=1)
+        with pytest.raises(ValueError, match=f"'{name}' is an operation with {count} outputs"):
+            run([hook], 1)
+
+
+def test_what_is_no_list_of_tensors_is_not_logged():
+    for bad in ("x:0", tf.constant(1.0), 3):
+        with pytest.raises(TypeError, match="tensors: expected a list or dict of tensors, got"):
+            train.LoggingTensorHook(bad, every_n_iter=1)
+
+
 def test_logging_only_at_the_end(caplog):
     assert logged(caplog, train.LoggingTensorHook([tf.constant(1.0)], at_end=True)) == [
         "Const:0 = 1.0"
@@ -453,7 +471,7 @@ class Listens(train.CheckpointSaverListener):
 
     def after_save(self, session, global_step_value):
         self.events.append(("after", global_step_value))
-        return global_step_value == self.stop_at
+        return np.equal(global_step_value, self.stop_at)  # not Python's True
 
     def end(self, session, global_step_value):
         self.events.append(("end", global_step_value))

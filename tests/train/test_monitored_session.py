@@ -1,6 +1,9 @@
 """Monitored sessions: their life cycle, and what hooks see and do in it."""
 
+import gc
 import logging
+import os
+import re
 import signal
 import threading
 
@@ -181,6 +184,63 @@ def test_a_failing_hook_closes_the_session_and_the_graph_is_open_again(tmp_path)
         pass
 
 
+def test_what_was_trained_is_saved_where_a_hook_fails_at_the_end(tmp_path):
+    class Fails(tf.train.SessionRunHook):
+        def end(self, session):
+            raise ArithmeticError
+
+    add = counter()
+
+    def train():
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path, hooks=[Fails()]) as session:
+            session.run(add)
+
+    with pytest.raises(ArithmeticError):
+        train()
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-1")
+
+
+@pytest.mark.parametrize("error", [ArithmeticError, KeyboardInterrupt])
+def test_nothing_is_left_locked_by_a_close_that_fails(tmp_path, error, caplog):
+    class Fails(tf.train.SessionRunHook):
+        def flush(self):
+            raise error
+
+        def after_run(self, run_context, run_values):
+            raise KeyError("the first")
+
+    add = counter()
+
+    def train():
+        with tf.train.MonitoredTrainingSession(
+            checkpoint_dir=tmp_path, save_checkpoint_secs=None, hooks=[Fails()]
+        ) as session:
+            session.run(add)
+
+    # The error that ended the training comes first; only Ctrl-C comes before it.
+    with pytest.raises(error if error is KeyboardInterrupt else KeyError):
+        train()
+    assert ("events could not be written" in caplog.text) is (error is ArithmeticError)
+    assert not tf.get_default_graph().finalized
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path) as session:
+        assert session.run(add) == 1
+
+
+def test_a_session_that_is_lost_gives_its_directory_back(tmp_path):
+    """As one that a notebook's cell made without a `with`."""
+    add = counter()
+    session = tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path)
+    session.run(add)
+    with pytest.raises(RuntimeError, match="in a session of this process"):
+        tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path)
+    del session
+    gc.collect()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path) as session:
+        assert session.run(add) == 1
+
+
 def test_a_graph_that_was_finalized_stays_so():
     counter()
     scaffold = tf.train.Scaffold()
@@ -214,15 +274,69 @@ def test_a_step_of_several_runs():
         assert session.run_step_fn(step_fn) == 2
         assert events[-1] == ("hook", "after", None)
 
-        class Stops:
-            def step_fn(self, step_context):
-                step_context.request_stop()
-
-        assert session.run_step_fn(Stops().step_fn) is None
-        assert session.should_stop()
         for bad in (lambda: 1, lambda a, b, c: 1, lambda context: 1):
             with pytest.raises(ValueError, match="step_context"):
                 session.run_step_fn(bad)
+        assert not session.should_stop()
+
+
+def test_a_step_function_ends_the_training():
+    """As in TF it raises StopIteration, which the session's `with` takes for a good end."""
+
+    class Stops:
+        def step_fn(self, step_context):
+            step_context.request_stop()
+            raise AssertionError
+
+    def ends(step_context):
+        raise StopIteration
+
+    counter()
+    events = []
+    with tf.train.MonitoredSession(hooks=[Told(events)]) as session:
+        with pytest.raises(StopIteration):
+            session.run_step_fn(ends)
+        assert not session.should_stop()
+        with pytest.raises(StopIteration):
+            session.run_step_fn(Stops().step_fn)
+        assert session.should_stop()
+        session.run_step_fn(Stops().step_fn)
+        raise AssertionError
+    assert events[-1] == ("hook", "end")
+
+
+def test_what_a_thread_asks_for_is_heeded_at_the_next_look():
+    """A run between that look and the request is no mistake of the caller."""
+    add = counter()
+
+    class Thread(tf.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            self.coord = coord
+
+    hook = Thread()
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+        assert not session.should_stop()
+        hook.coord.request_stop()
+        assert session.run(add) == 1
+        assert session.should_stop()
+
+
+def test_threads_that_do_not_end_are_told_of(caplog):
+    counter()
+    release = threading.Event()
+
+    class Thread(tf.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            self.thread = threading.Thread(target=release.wait, name="endless")
+            self.thread.start()
+            coord.register_thread(self.thread)
+
+    hook = Thread()
+    with tf.train.MonitoredSession(hooks=[hook], stop_grace_period_secs=0.01):
+        pass
+    release.set()
+    hook.thread.join()
+    assert "threads did not end within 0.01 s: endless" in caplog.text
 
 
 def test_threads_that_registered_are_waited_for():
@@ -489,6 +603,152 @@ def test_sigterm_between_runs_saves_too(tmp_path):
         train()
     assert caught.value.code == 143
     assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-1")
+
+
+def test_sigterm_in_the_first_of_two_runs_leaves_the_second_out(tmp_path):
+    """As where a loop looks at `should_stop` every second run."""
+
+    class Terminates(tf.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            signal.raise_signal(signal.SIGTERM)
+
+    add = counter()
+
+    def train():
+        with tf.train.MonitoredTrainingSession(
+            checkpoint_dir=tmp_path, hooks=[Terminates()]
+        ) as session:
+            while not session.should_stop():
+                assert session.run(add) == 1
+                session.run(add)
+
+    with pytest.raises(SystemExit) as caught:
+        train()
+    assert caught.value.code == 143
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-1")
+
+
+def test_sigterm_waits_for_the_end_of_a_step_function(tmp_path):
+    add = counter()
+
+    def step_fn(step_context):
+        step_context.run_with_hooks(add)
+        signal.raise_signal(signal.SIGTERM)
+        return step_context.session.run(add)
+
+    def train():
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path) as session:
+            assert session.run_step_fn(step_fn) == 2
+            assert session.should_stop()
+
+    with pytest.raises(SystemExit) as caught:
+        train()
+    assert caught.value.code == 143
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-2")
+
+
+@pytest.mark.parametrize("moment", ["run", "between"])
+def test_sigterm_ends_a_training_within_a_training(tmp_path, moment):
+    """Both save, and only the outer one ends the process."""
+
+    class Terminates(tf.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            if moment == "run":
+                signal.raise_signal(signal.SIGTERM)
+
+    inner_runs, after = [], []
+
+    def inner(folder):
+        with tf.Graph().as_default():
+            add = counter()
+            with tf.train.MonitoredTrainingSession(
+                checkpoint_dir=folder, hooks=[Terminates()]
+            ) as session:
+                while not session.should_stop():
+                    inner_runs.append(int(session.run(add)))
+                    if moment == "between":
+                        signal.raise_signal(signal.SIGTERM)
+
+    def train():
+        add = counter()
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path / "outer") as session:
+            session.run(add)
+            inner(tmp_path / "first")
+            after.append(session.should_stop())
+            inner(tmp_path / "second")  # starts, and sees that it shall stop
+
+    with pytest.raises(SystemExit) as caught:
+        train()
+    assert caught.value.code == 143
+    assert inner_runs == [1]
+    # Between runs SIGTERM is heeded at once, in the midst of the body.
+    assert after == ([True] if moment == "run" else [])
+    for name in ("outer", "first"):
+        assert tf.train.latest_checkpoint(tmp_path / name) == str(tmp_path / name / "model.ckpt-1")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.host("it forks")
+def test_a_process_that_a_hook_forks_ends_at_sigterm(tmp_path):
+    """As the workers that load data, which their parent ends so."""
+    statuses = []
+
+    class Forks(tf.train.SessionRunHook):
+        def before_run(self, run_context):
+            pid = os.fork()
+            if pid == 0:
+                signal.raise_signal(signal.SIGTERM)
+                os._exit(1)
+            statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    add = counter()
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=tmp_path, hooks=[Forks()]) as session:
+        session.run(add)
+        assert not session.should_stop()
+    assert statuses == [-signal.SIGTERM]
+
+
+def test_a_directory_may_be_given_twice_in_other_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    add = counter()
+    for count, other in enumerate(("run/", str(tmp_path / "run"), "link"), 1):
+        with tf.train.MonitoredTrainingSession(checkpoint_dir="run", summary_dir=other) as session:
+            assert session.run(add) == count
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=other):
+            pass
+    assert len(list((tmp_path / "run").glob("events*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hooks": tf.train.StopAtStepHook(1)}, "hooks: expected a list of SessionRunHooks"),
+        ({"hooks": 3}, "hooks: expected a list"),
+        ({"hooks": [tf.train.StopAtStepHook]}, "hooks: expected instances, got the class Stop"),
+        ({"chief_only_hooks": ["x"]}, "chief_only_hooks: expected SessionRunHooks, got 'x'"),
+        ({"scaffold": 3}, "scaffold: expected a Scaffold, got 3"),
+        ({"checkpoint_dir": 5}, "checkpoint_dir: expected a path, got 5"),
+        ({"checkpoint_dir": b"run"}, "checkpoint_dir: expected a path, got b'run'"),
+        ({"summary_dir": 5}, "summary_dir: expected a path, got 5"),
+    ],
+)
+def test_what_is_no_hook_scaffold_or_path_is_named(settings, message, tmp_path):
+    counter()
+    with pytest.raises(TypeError, match=re.escape(message)):
+        tf.train.MonitoredTrainingSession(**{"checkpoint_dir": tmp_path, **settings})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_mistakes_of_monitored_sessions_are_named(tmp_path):
+    counter()
+    with pytest.raises(TypeError, match="session_creator: expected a SessionCreator, got <"):
+        tf.train.MonitoredSession(tf.train.Scaffold())
+    with pytest.raises(TypeError, match="hooks: expected SessionRunHooks, got 3 among them"):
+        tf.contrib.training.train(tf.no_op(), tmp_path, hooks=[3])
+    with pytest.raises(ValueError, match="checkpoint_dir: '~nobodyatall/run'"):
+        tf.train.MonitoredTrainingSession(checkpoint_dir="~nobodyatall/run")
 
 
 def test_two_sessions_do_not_share_a_directory(tmp_path):

@@ -1,8 +1,12 @@
 """Saver: what it writes, what it keeps, and that it restores everything or nothing."""
 
+import contextlib
+import errno
 import json
 import logging
 import os
+import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -344,6 +348,76 @@ def test_files_are_synchronised_before_they_are_renamed(session, tmp_path, monke
     monkeypatch.setattr("os.fsync", lambda file: (done.append("sync"), fsync(file)))
     tf.train.Saver().save(session, tmp_path / "m")
     assert done == ["sync", "m.safetensors", "sync", "sync", "checkpoint", "sync"]
+
+
+@pytest.mark.parametrize(("code", "saved"), [(errno.EINVAL, True), (errno.EIO, False)])
+def test_a_file_system_that_cannot_synchronise_directories_will_do(
+    session, tmp_path, monkeypatch, code, saved
+):
+    started(session, {"w": 1.0})
+    fsync = os.fsync
+
+    def only_files(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, "fsync")
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", only_files)
+    with contextlib.nullcontext() if saved else pytest.raises(OSError, match="fsync"):
+        tf.train.Saver().save(session, tmp_path / "m")
+    assert (tf.train.latest_checkpoint(tmp_path) is not None) is saved
+
+
+def test_a_rename_that_fails_leaves_all_as_it_was(session, tmp_path, monkeypatch):
+    """As on a network's file system whose server has gone."""
+    (w,) = started(session, {"w": 1.0}).values()
+    saver = tf.train.Saver()
+    path = saver.save(session, tmp_path / "m", 1)
+    session.run(tf.assign(w, 2.0))
+    replace = type(tmp_path).replace
+    for name in ("m-2.safetensors", "checkpoint"):
+
+        def stale(old, new, name=name):
+            if new.name == name:
+                raise OSError(errno.ESTALE, "Stale file handle")
+            return replace(old, new)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(tmp_path), "replace", stale)
+            with pytest.raises(OSError, match="Stale"):
+                saver.save(session, tmp_path / "m", 2)
+        assert not [each for each in files(tmp_path) if each.endswith(".tmp")]
+        assert tf.train.latest_checkpoint(tmp_path) == path
+    saver.restore(session, path)
+    assert session.run(w) == 1
+
+
+def test_a_record_takes_paths_as_seen_from_its_directory(tmp_path, monkeypatch):
+    def record(folder, latest, *others):
+        tf.train.update_checkpoint_state(folder, latest, others)
+        return json.loads((tmp_path / "run" / "checkpoint").read_text())["all"]
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert record(tmp_path / "run", "m-2", "m-1", tmp_path / "run/m-0") == ["m-1", "m-0", "m-2"]
+    assert record("run", "run/m-2", tmp_path / "run/m-1") == ["m-1", "m-2"]
+    assert record("run", "m-2") == [str(tmp_path / "m-2")]
+    state = tf.train.get_checkpoint_state("run")
+    assert state.model_checkpoint_path == str(tmp_path / "m-2")
+
+
+def test_a_saver_keeps_count_by_relative_and_absolute_paths(session, tmp_path, monkeypatch):
+    started(session, {"w": 1.0})
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    saver = tf.train.Saver(max_to_keep=2)
+    for step, prefix in enumerate(("run/m", tmp_path / "run/m", "run/m", "./run/m")):
+        saver.save(session, prefix, step)
+    assert files(tmp_path / "run") == ["checkpoint", "m-2.safetensors", "m-3.safetensors"]
+    assert json.loads(Path("run/checkpoint").read_text()) == {
+        "latest": "m-3",
+        "all": ["m-2", "m-3"],
+    }
 
 
 def test_all_that_does_not_fit_is_named_and_nothing_is_assigned(session, tmp_path):

@@ -47,11 +47,27 @@ def test_a_file_that_others_wrote_is_no_state(tmp_path):
     assert training_state.read_extra(tmp_path / "s.safetensors") is None
 
 
-def test_what_json_cannot_hold_is_refused(tmp_path):
-    state = training_state.TrainingState({}, extra={"x": object()})
-    with pytest.raises(TypeError, match="extra: expected what JSON can hold"):
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"x": object()}, r"but extra\['x'\] is <object object"),
+        ({"a": 1, "b": [{"c": np.int64(3)}]}, r"but extra\['b'\]\[0\]\['c'\] is np.int64\(3\)"),
+        ({"hooks": {"Own_0": {(1, 2): 3}}}, r"but extra\['hooks'\]\['Own_0'\]\[\(1, 2\)\] is 3"),
+    ],
+)
+def test_what_json_cannot_hold_is_named(tmp_path, extra, message):
+    state = training_state.TrainingState({}, extra=extra)
+    with pytest.raises(TypeError, match=f"extra: expected what JSON can hold, {message}"):
         training_state.save_state(tmp_path / "s.safetensors", state)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_no_end_is_refused(tmp_path):
+    endless = []
+    endless.append(endless)
+    state = training_state.TrainingState({}, extra={"x": endless})
+    with pytest.raises(TypeError, match="extra: expected what JSON can hold: Circular"):
+        training_state.save_state(tmp_path / "s.safetensors", state)
 
 
 def test_p031_another_optimizer_takes_the_weights_and_tells_of_the_rest():

@@ -9,6 +9,7 @@ from optkit.train.monitored_session import MonitoredTrainingSession
 from optkit.train.nonfinite import check_policy
 from optkit.train.nonfinite_hook import NonFiniteHook
 from optkit.train.scaffold import Scaffold
+from optkit.train.session_run_hook import listed_hooks
 
 __all__ = ["train"]
 
@@ -67,7 +68,7 @@ def train(
         ):
             if value:
                 raise ValueError(f"logdir: expected a directory, got None with {name}={value!r}")
-    hooks = list(hooks or ())
+    hooks = listed_hooks("hooks", hooks)
     if check_policy(on_nonfinite) != "ignore":
         hooks.append(NonFiniteHook(train_op, on_nonfinite, folder=logdir if is_chief else None))
     loss = None
