@@ -158,7 +158,11 @@ class DeviceCode:
         """The values of an operation on constants; floats have the bits that the device gives."""
         kind = op.kind
         assert kind.kernel is not None
-        if kind.name == "Const" or of_text(op) or not any(y.dtype.is_floating for y in op.outputs):
+        if (
+            kind.name == "Const"
+            or of_text(kind, op.inputs)
+            or not any(y.dtype.is_floating for y in op.outputs)
+        ):
             return kind.kernel(np, *inputs, **op.attrs)
         sent = [
             x if i in kind.host or i in kind.either else self.backend.asarray(np.asarray(x))
@@ -207,7 +211,7 @@ class DeviceCode:
     def _call(self, step: Step) -> None:
         op, kind = step.op, step.op.kind
         assert kind.kernel is not None
-        text = of_text(op)
+        text = of_text(op.kind, op.inputs)
         on_host = text or self._for_the_host(step)
         if text:
             arguments = [self.on_host(place) for place in step.inputs]
@@ -261,10 +265,20 @@ class DeviceCode:
     def write(self, step: Step) -> None:
         """A write whose new values are made beside the old ones."""
         op = step.op
-        write = self.bound(functools.partial(new_values, self.backend.xp, op))
-        arguments = "".join(f", {self._argument(step, i)}" for i in range(len(step.inputs)))
+        text = of_text(op.kind, op.inputs)
+        write = self.bound(functools.partial(new_values, np if text else self.backend.xp, op))
+        inputs = [
+            self.on_host(place) if text else self._argument(step, i)
+            for i, place in enumerate(step.inputs)
+        ]
+        arguments = "".join(f", {name}" for name in inputs)
         names = [f"w{op.index}_{i}" for i in range(len(op.variables))]
         self._line(step, [*names, "_"], f"*{write}(state, written, fed{arguments}), None")
+        self._written(step, names)
+
+    def _written(self, step: Step, names: Sequence[str]) -> None:
+        """Have what sees a write find the new values by their names."""
+        op = step.op
         self.versions |= {(v, op): name for v, name in zip(op.variables, names, strict=True)}
         for place in step.outputs:
             if place is not None:
@@ -279,12 +293,21 @@ class DeviceCode:
         self._update(f"{start}({arguments})")
 
     def group(self, group: DeviceGroup) -> None:
-        """Fused updates: everything but the launch now, the launch at the end."""
+        """Fused updates: everything but the launch now, the launch at the end.
+
+        New values that are seen in the run are made now, beside the old ones.
+        """
         hyper = group.hyper if group.scale is None else (*group.hyper, group.scale)
-        start = self.bound(group.start)
         assert group.update is not None
-        numbers = self._numbers(hyper, group.update.number)
-        self._update(f"{start}({self._list(group.gradients)}, {numbers})")
+        arguments = f"{self._list(group.gradients)}, {self._numbers(hyper, group.update.number)}"
+        if not group.seen:
+            self._update(f"{self.bound(group.start)}({arguments})")
+            return
+        self.lines.append(f"{self.bound(group.stage_all)}({arguments})")
+        self.updates.append(self.bound(group.write_staged))
+        for step, views in zip(group.steps, group.views, strict=True):
+            names = [self.bound(view) for view in views]
+            self._written(step, names)
 
     def _list(self, places: Sequence[int]) -> str:
         return f"[{', '.join([self.on_device(place) for place in places])}]"

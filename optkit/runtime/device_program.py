@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,11 @@ from optkit.graph import Operation
 from optkit.ops.random import Stream
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.device_code import DeviceCode
-from optkit.runtime.device_updates import device_groups, device_rows
+from optkit.runtime.device_updates import DeviceGroup, device_rows
 from optkit.runtime.execution import handed_out
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
+from optkit.runtime.updates import dense_groups, seen_writes
 
 __all__ = ["DeviceProgram", "device_program"]
 
@@ -52,8 +53,8 @@ class DeviceProgram:
         self._backend = backend
         readers = Counter(place for step in plan.steps for place in step.inputs)
         readers.update(place for place in plan.fetched if place is not None)
-        seen = _seen(plan, readers)
-        self._groups = device_groups(plan, readers, seen)
+        seen = seen_writes(plan)
+        self._groups = dense_groups(plan, readers, seen, DeviceGroup)
         self._rows = device_rows(plan, seen)
         self._function: Callable[..., Any] | None = None
         self._departures = 0
@@ -113,36 +114,23 @@ class DeviceProgram:
         code = DeviceCode(self._plan, self._backend)
         special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
         special |= {rows.step for rows in self._rows}
+        staged = {group.steps[-1]: group for group in self._groups if group.seen}
         for step in self._plan.steps:
-            if step in special:
+            if step in staged:
+                code.group(staged[step])
+            elif step in special:
                 continue
-            if step.op.kind.access == "write":
+            elif step.op.kind.access == "write":
                 code.write(step)
             else:
                 code.compute(step)
         for rows in self._rows:
             code.rows(rows)
         for group in self._groups:
-            code.group(group)
+            if not group.seen:
+                code.group(group)
         self._function = code.function()
         self._departures = arenas.departures
-
-
-def _seen(plan: Plan, readers: Mapping[int, int]) -> set[Operation]:
-    """The writes whose results are seen in the run: by a read, a reader, or another write.
-
-    With them, those in branches: whether they happen shows in the run only.
-    """
-    writes = [step for step in plan.steps if step.op.kind.access == "write"]
-    count = Counter(variable for step in writes for variable in step.op.variables)
-    seen = {
-        step.op
-        for step in writes
-        if step.branch
-        or any(count[variable] > 1 for variable in step.op.variables)
-        or any(readers[place] for place in step.outputs if place is not None)
-    }
-    return seen.union(*(step.sources[:1] for step in plan.steps))
 
 
 def _own(value: Any, array: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,37 +14,50 @@ from optkit.graph import Operation
 from optkit.ops.state import check_indices
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.plan import Plan, Step
-from optkit.runtime.updates import (
-    DenseGroup,
-    are_alike,
-    check_scalars,
-    check_shape,
-    rule,
-    take_out_factor,
-)
+from optkit.runtime.updates import DenseGroup, are_alike, check_scalars, check_shape, rule
 
-__all__ = ["DeviceGroup", "DeviceRows", "device_groups", "device_rows"]
+__all__ = ["DeviceGroup", "DeviceRows", "device_rows"]
 
 
 @dataclass(eq=False)
 class DeviceGroup(DenseGroup):
-    """Dense updates by one equation with the same hyper-parameters, done by one launch."""
+    """Dense updates by one equation with the same hyper-parameters, done by one launch.
+
+    Attributes:
+        views: for each update the arrays that it changes: those of the variable and its slots, or
+            where their new values are staged.
+        staged: stretches of arenas, each with the array that its new values are staged in.
+    """
 
     update: DeviceUpdate | None = None
     bound: BoundUpdate | None = None
+    views: list[list[Any]] = field(default_factory=list)
+    staged: list[tuple[Any, Any]] = field(default_factory=list)
     shapes: tuple[tuple[int, ...], ...] = ()
     owns: Callable[[Any], bool] = bool
+
+    def fuse(self) -> None:
+        """Make the kernel; see `DenseGroup.fuse`."""
+        self.update = DeviceUpdate(*rule(self), self.steps[0].op.attrs["dtype"].dtype)
 
     def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
         """Put the variables and slots into arenas, and compile."""
         assert self.update is not None
         rows = [step.op.variables for step in self.steps]
-        for column in zip(*rows, strict=True):
+        columns = list(zip(*rows, strict=True))
+        for column in columns:
             arenas.place(column, state)
-        columns = [[arenas.members[op].view for op in row] for row in rows]
-        self.shapes = tuple(column[0].shape for column in columns)
+        self.views = [[arenas.members[op].view for op in row] for row in rows]
+        self.staged = []
+        for span in arenas.spans(columns) if self.seen else ():
+            news = [old.copy() for old in span.columns]
+            self.staged += zip(span.columns, news, strict=True)
+            for i, start, stop in span.rows:
+                shape = self.views[i][0].shape
+                self.views[i] = [new[start:stop].reshape(shape) for new in news]
+        self.shapes = tuple(views[0].shape for views in self.views)
         self.owns = arenas.owns
-        self.bound = self.update.bind(columns)
+        self.bound = self.update.bind(self.views)
 
     def start(self, gradients: Sequence[Any], hyper: Sequence[Any]) -> Callable[[], None]:
         """All but the launch, which what comes back does.
@@ -62,6 +74,21 @@ class DeviceGroup(DenseGroup):
             for i, (x, shape) in enumerate(zip(gradients, self.shapes, strict=True))
         ]
         return self.bound.start(ready, [_readable(number, self.owns) for number in hyper])
+
+    def stage_all(self, gradients: Sequence[Any], hyper: Sequence[Any]) -> None:
+        """Make the new values beside the old ones, now.
+
+        Raises:
+            InvalidArgumentError: as for `start`.
+        """
+        for old, new in self.staged:
+            new[...] = old
+        self.start(gradients, hyper)()
+
+    def write_staged(self) -> None:
+        """Make the staged values those of the variables and slots."""
+        for old, new in self.staged:
+            old[...] = new
 
     def _ready(self, i: int, gradient: Any) -> Any:
         check_shape(gradient, self.shapes[i], self.steps[i].op.variables[0].name)
@@ -110,36 +137,6 @@ class DeviceRows:
         full = xp.zeros(shape, gradient.dtype)
         full[rows] = gradient
         return self.bound.start([full], hyper)
-
-
-def device_groups(
-    plan: Plan, readers: Counter[int], seen: Container[Operation]
-) -> list[DeviceGroup]:
-    """The dense updates that can be fused, but for those whose results are seen in the run.
-
-    `readers` counts who takes each place; a product that a group absorbs is taken off.
-    """
-    groups: dict[Any, DeviceGroup] = {}
-    for step in plan.steps:
-        op, attrs = step.op, step.op.attrs
-        if op.kind.name == "Update" and op not in seen and attrs["rows"] == "none":
-            if not are_alike(op):
-                continue
-            key = attrs["equation"], attrs["dtype"], step.inputs[1:]
-            groups.setdefault(key, DeviceGroup([], step.inputs[1:])).steps.append(step)
-    producers = {place: step for step in plan.steps for place in step.outputs}
-    kept = []
-    for group in groups.values():
-        group.gradients = [step.inputs[0] for step in group.steps]
-        take_out_factor(group, producers, readers)
-        try:
-            group.update = DeviceUpdate(*rule(group), group.steps[0].op.attrs["dtype"].dtype)
-        except UntraceableError:
-            continue
-        for product in group.absorbed:
-            readers.subtract(product.inputs)
-        kept.append(group)
-    return kept
 
 
 def device_rows(plan: Plan, seen: Container[Operation]) -> list[DeviceRows]:

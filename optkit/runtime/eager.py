@@ -246,12 +246,12 @@ class EagerGraph(Graph):
             values[i] = backend.to_numpy(values[i])
         try:
             with np.errstate(all="ignore"):
-                if kind.access == "write":
-                    return self._write(op, values, backend)
-                extra = {"stream": self._stream(op)} if kind.random else {}
                 xp = backend.xp
-                if xp is not np and of_text(op):
+                if xp is not np and of_text(kind, inputs):
                     xp, values = np, [backend.to_numpy(array) for array in values]
+                if kind.access == "write":
+                    return self._write(op, values, backend, xp)
+                extra = {"stream": self._stream(op)} if kind.random else {}
                 result = kind.kernel(xp, *values, **extra, **op.attrs)
         except Exception as error:
             # No name for what is raised: it refers to this frame, and referring back would keep
@@ -270,15 +270,15 @@ class EagerGraph(Graph):
         return value
 
     def _write(
-        self, op: EagerOperation, values: Sequence[Any], backend: backends.Backend
+        self, op: EagerOperation, values: Sequence[Any], backend: backends.Backend, xp: Any
     ) -> Sequence[Any]:
         currents = (
             [backend.here(self.held(v)) for v in op.variables] if op.kind.reads_target else []
         )
         assert op.kind.kernel is not None
-        news = op.kind.kernel(backend.xp, *currents, *values, **op.attrs)
+        news = op.kind.kernel(xp, *currents, *values, **op.attrs)
         owned = [
-            stored(backend.xp, op, variable, new, ())
+            stored(xp, op, variable, new, ())
             for variable, new in zip(op.variables, news, strict=True)
         ]
         for variable, new in zip(op.variables, owned, strict=True):

@@ -164,12 +164,12 @@ class Run:
             inputs[i] = self.backend.to_numpy(inputs[i]) if known is None else known
         for i in kind.either:
             inputs[i] = self.hosts.get(step.inputs[i], inputs[i])
-        if kind.access == "write":
-            return self._write(op, inputs)
-        extra = {"stream": self._stream(op)} if kind.random else {}
         xp = self.backend.xp
-        if xp is not np and of_text(op):
+        if xp is not np and of_text(kind, op.inputs):
             xp, inputs = np, [self.backend.to_numpy(array) for array in inputs]
+        if kind.access == "write":
+            return self._write(xp, op, inputs)
+        extra = {"stream": self._stream(op)} if kind.random else {}
         result = kind.kernel(xp, *inputs, **extra, **op.attrs)
         if len(op.outputs) == 1:
             return (result,)
@@ -200,7 +200,7 @@ class Run:
                     return found
         return self._stored(variable)
 
-    def _write(self, op: Operation, inputs: list[Any]) -> Sequence[Any]:
+    def _write(self, xp: Any, op: Operation, inputs: list[Any]) -> Sequence[Any]:
         currents = []
         if op.kind.reads_target:
             for variable in op.variables:
@@ -208,7 +208,6 @@ class Run:
                 if current is None:
                     raise uninitialized(variable)
                 currents.append(current)
-        xp = self.backend.xp
         assert op.kind.kernel is not None
         # An equation may be the user's: it must not change what others read too.
         news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
 from optkit.dtypes import string
 from optkit.errors import InternalError, InvalidArgumentError, OpError, ResourceExhaustedError
-from optkit.graph import Operation
+from optkit.graph import Kind, Operation, Tensor
 from optkit.shapes import fits
 
 __all__ = ["as_op_error", "guarded", "of_text", "stored"]
@@ -64,14 +64,13 @@ def stored(
     return array
 
 
-def of_text(op: Operation) -> bool:
-    """Whether an operation is the host's on every backend, as texts are.
+def of_text(kind: Kind, inputs: Sequence[Tensor]) -> bool:
+    """Whether an operation of a kind on these inputs is the host's on every backend, as texts are.
 
     Merging takes summaries, which are texts, and arrays from wherever they are. An operation that
     asks for a text as a host input has the others where they are, too.
     """
-    kind = op.kind
-    texts = [x.dtype is string for i, x in enumerate(op.inputs) if i not in kind.host]
+    texts = [x.dtype is string for i, x in enumerate(inputs) if i not in kind.host]
     return kind.name != "MergeSummary" and any(texts)
 
 

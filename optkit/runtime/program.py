@@ -27,7 +27,7 @@ from optkit.runtime.code import Code, StaleShapeError
 from optkit.runtime.device_program import DeviceProgram, device_program
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
-from optkit.runtime.updates import dense_groups, row_updates
+from optkit.runtime.updates import DenseGroup, dense_groups, row_updates, seen_writes
 
 __all__ = ["Program", "compiled"]
 
@@ -48,29 +48,6 @@ def compiled(plan: Plan, backend: Backend) -> Program | DeviceProgram | None:
     return Program(plan)
 
 
-def _seen(plan: Plan) -> dict[Operation, int | None]:
-    """The writes whose results are seen in the run, and the index of the first that sees each.
-
-    The index is None where another write to the variable is one of them, and for writes that
-    happen on a condition.
-    """
-    writes = [step for step in plan.steps if step.op.kind.access == "write"]
-    makers = {place: step.op for step in writes for place in step.outputs}
-    seen: dict[Operation, int | None] = {}
-    for step in plan.steps:
-        for write in (*step.sources[:1], *(makers.get(place) for place in step.inputs)):
-            if write is not None:
-                seen.setdefault(write, step.op.index)
-    for place in plan.fetched:
-        if place in makers:
-            seen.setdefault(makers[place], plan.steps[-1].op.index + 1)
-    count = Counter(variable for step in writes for variable in step.op.variables)
-    for step in writes:
-        if step.branch or any(count[variable] > 1 for variable in step.op.variables):
-            seen[step.op] = None
-    return seen
-
-
 class Program:
     """A plan as code; see the module."""
 
@@ -78,8 +55,8 @@ class Program:
         self._plan = plan
         readers = Counter(place for step in plan.steps for place in step.inputs)
         readers.update(place for place in plan.fetched if place is not None)
-        self._seen = _seen(plan)
-        self._groups = dense_groups(plan, readers, self._seen)
+        self._seen = seen_writes(plan)
+        self._groups = dense_groups(plan, readers, self._seen, DenseGroup)
         self._rows = row_updates(plan, self._seen)
         self._code: Code | None = None
         self._plain: Callable[..., Any] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,31 @@ __all__ = [
     "check_shape",
     "dense_groups",
     "row_updates",
+    "seen_writes",
 ]
+
+
+def seen_writes(plan: Plan) -> dict[Operation, int | None]:
+    """The writes whose results are seen in the run, and the index of the first that sees each.
+
+    The index is None where another write to the variable is one of them, and for writes that
+    happen on a condition.
+    """
+    writes = [step for step in plan.steps if step.op.kind.access == "write"]
+    makers = {place: step.op for step in writes for place in step.outputs}
+    seen: dict[Operation, int | None] = {}
+    for step in plan.steps:
+        for write in (*step.sources[:1], *(makers.get(place) for place in step.inputs)):
+            if write is not None:
+                seen.setdefault(write, step.op.index)
+    for place in plan.fetched:
+        if place in makers:
+            seen.setdefault(makers[place], plan.steps[-1].op.index + 1)
+    count = Counter(variable for step in writes for variable in step.op.variables)
+    for step in writes:
+        if step.branch or any(count[variable] > 1 for variable in step.op.variables):
+            seen[step.op] = None
+    return seen
 
 
 @dataclass(eq=False)
@@ -95,6 +119,15 @@ class DenseGroup:
     kernel: FusedUpdate | None = None
     parts: list[Part] = field(default_factory=list)
 
+    def fuse(self) -> None:
+        """Make the kernel, once the group is complete.
+
+        Raises:
+            UntraceableError: the equation cannot be followed.
+        """
+        self.kernel = FusedUpdate(*rule(self))
+        self.number = _number(self.steps[0].op)
+
     def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
         """Put the variables and slots into arenas, and compile."""
         columns = list(zip(*(step.op.variables for step in self.steps), strict=True))
@@ -141,22 +174,28 @@ class DenseGroup:
         self.kernel(part.staged, gradient, numbers)
 
 
+_Group = TypeVar("_Group", bound=DenseGroup)
+
+
 def dense_groups(
-    plan: Plan, readers: Counter[int], seen: Mapping[Operation, int | None]
-) -> list[DenseGroup]:
-    """The dense updates that can be fused.
+    plan: Plan,
+    readers: Counter[int],
+    seen: Mapping[Operation, int | None],
+    kind: type[_Group],
+) -> list[_Group]:
+    """The dense updates that can be fused, in groups of a kind.
 
     `readers` counts who takes each place; a product that a group absorbs is taken off. `seen`
     holds the writes whose results are seen in the same run, and the index of the first operation
     that sees each; None where another write does.
     """
-    groups: dict[Any, DenseGroup] = {}
+    groups: dict[Any, _Group] = {}
     for step in plan.steps:
         op = step.op
         if op.kind.name == "Update" and seen.get(op, 0) is not None and _is_regular(op):
             attrs = op.attrs
             key = attrs["equation"], attrs["dtype"], step.inputs[1:], op in seen
-            group = groups.setdefault(key, DenseGroup([], step.inputs[1:], op in seen))
+            group = groups.setdefault(key, kind([], step.inputs[1:], op in seen))
             group.steps.append(step)
     producers = {place: step for step in plan.steps for place in step.outputs}
     kept = []
@@ -167,10 +206,9 @@ def dense_groups(
         group.gradients = [step.inputs[0] for step in group.steps]
         take_out_factor(group, producers, readers)
         try:
-            group.kernel = FusedUpdate(*rule(group))
+            group.fuse()
         except UntraceableError:
             continue
-        group.number = _number(group.steps[0].op)
         for product in group.absorbed:
             readers.subtract(product.inputs)
         kept.append(group)

@@ -118,26 +118,48 @@ def test_p105_one_launch_updates_a_thousand_variables():
 
 
 @pytest.mark.cusim
-def test_an_update_whose_result_is_seen_is_one_launch_too():
-    """An average over the new values, in the same run."""
-    w = tf.Variable(np.ones(3, "f4"))
-    train_op = tf.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(w * w))
+def test_updates_whose_results_are_seen_are_one_launch():
+    """Averages over the new values, in the same run, by a group that is staged."""
+    variables = [tf.Variable(np.full(i + 1, 1.0 + i, "f4")) for i in range(5)]
+    loss = tf.add_n([tf.reduce_sum(v * v) for v in variables])
+    step = tf.train.get_or_create_global_step()
+    train_op = tf.train.AdamOptimizer(0.1).minimize(loss, step)
     average = tf.train.ExponentialMovingAverage(0.5)
     with tf.control_dependencies([train_op]):
-        both = average.apply([w])
-    session = tf.Session()
-    session.run(tf.global_variables_initializer())
-    session.run(both)
+        both = tf.group(average.apply(variables), variables[0].read_value())
+    averages = [average.average(v) for v in variables]
+    sessions = [tf.Session(backend=name) for name in ("numpy", "cupy")]
+    for session in sessions:
+        session.run(tf.global_variables_initializer())
+        for fetches in (both, [both, variables], train_op, both):
+            session.run(fetches)
     with logged() as log:
+        sessions[1].run(both)
+    assert log.count("update") == 1
+    assert not any(name.startswith(("update_one", "update_rows")) for name in log)
+    assert not copies_home(log)
+    sessions[0].run(both)
+    for v in (*variables, *averages, step):
+        np.testing.assert_array_equal(sessions[1].value(v), sessions[0].value(v))
+
+
+@pytest.mark.cusim
+def test_updates_of_one_variable_by_two_optimizers_are_a_launch_each():
+    w = tf.Variable(np.ones(3, "f4"))
+    loss = tf.reduce_sum(w * w)
+    both = [
+        tf.train.AdamOptimizer(0.1).minimize(loss),
+        tf.train.MomentumOptimizer(0.1, 0.5).minimize(loss),
+    ]
+    sessions = [tf.Session(backend=name) for name in ("numpy", "cupy")]
+    for session in sessions:
+        session.run(tf.global_variables_initializer())
         session.run(both)
-    assert log.count("update_one") == 1
-    with tf.Session(backend="numpy") as host:
-        host.run(tf.global_variables_initializer())
-        for _ in range(2):
-            host.run(both)
-        np.testing.assert_array_equal(
-            host.value(average.average(w)), session.value(average.average(w))
-        )
+    with logged() as log:
+        sessions[1].run(both)
+    assert log.count("update_one") == 2
+    sessions[0].run(both)
+    np.testing.assert_array_equal(sessions[1].value(w), sessions[0].value(w))
 
 
 @pytest.mark.cusim
@@ -311,6 +333,33 @@ def test_shapes_are_known_to_the_host():
     with logged() as log:
         assert session.run(y, feed).shape == (6, 2)
     assert copies_home(log) == 1
+
+
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, tf.eager], ids=["graph", "eager"])
+def test_texts_stay_on_the_host(mode):
+    """A variable of text lives beside those of numbers, in runs and loops of both."""
+    with mode():
+        if mode is tf.eager:
+            name = tf.Variable(["a", "b"])
+            name.assign(["c", "d"])
+            assert name.numpy().tolist() == [b"c", b"d"]
+            return
+        name, w = tf.Variable(["a", "b"], trainable=False), tf.Variable(2.0)
+        label = tf.placeholder(tf.string, [2])
+        _, kept, power = tf.while_loop(
+            lambda i, *_: i < 3, lambda i, text, y: (i + 1, text, y * w), [0, label, 1.0]
+        )
+        (slope,) = tf.gradients(power, w)
+        train_op = tf.train.GradientDescentOptimizer(0.0).minimize(w * w)
+        session = tf.Session()
+        session.run(tf.global_variables_initializer())
+        for _ in range(3):
+            fetches = [name.assign(label), kept, power, slope, train_op]
+            told, kept_value, *numbers, _ = session.run(fetches, {label: ["c", "d"]})
+            assert told.tolist() == kept_value.tolist() == [b"c", b"d"]
+            assert numbers == [8, 12]
+        session.import_state(session.export_state())
+        assert session.value(name).tolist() == [b"c", b"d"]
 
 
 # -- feeds ----------------------------------------------------------------------------------------
@@ -631,7 +680,7 @@ def test_what_memory_ran_out_for_is_named():
     before = session.value(w)
     size = 1 << 20
     cupy.get_default_memory_pool().free_all_blocks()
-    for arrays, culprit in ((0, "x"), (4, "total")):  # x and its parts fit, their sum does not
+    for arrays, culprit in ((0, "x"), (5, "total")):  # x, its parts and one sum of two fit
         limit = cusim.stats()["used"] + (4 * arrays + 2) * size
         with (
             cusim.settings(limit=limit),
