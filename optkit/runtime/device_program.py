@@ -71,8 +71,8 @@ class DeviceProgram:
         arenas: Arenas,
         entropy: int,
         fed: Sequence[Any],
-    ) -> list[Any]:
-        """Run, and make what was written the state.
+    ) -> Callable[[], list[Any]]:
+        """Compute; what comes back makes what was written the state, and gives the results.
 
         Whatever is raised, nothing has changed, but for a fault of the device, which ends the
         session; the reference tells what was wrong, and where.
@@ -95,16 +95,20 @@ class DeviceProgram:
         transfer = Transfer(values if flag is None else [*values, flag])
         if flag is not None and transfer.wait()[-1].any():
             raise InvalidArgumentError("a value is bad")
-        with HeldBack():
-            for update in updates:
-                update()
-            arenas.commit(state, written)
-            queued = time.perf_counter()
-            arrays = transfer.wait()
-            if begin is not None:
-                wait_for_all()
-                self._pace.note(queued - begin, time.perf_counter() - queued)
-        return [_own(value, array) for value, array in zip(values, arrays, strict=False)]
+
+        def write() -> list[Any]:
+            with HeldBack():
+                for update in updates:
+                    update()
+                arenas.commit(state, written)
+                queued = time.perf_counter()
+                arrays = transfer.wait()
+                if begin is not None:
+                    wait_for_all()
+                    self._pace.note(queued - begin, time.perf_counter() - queued)
+            return [_own(value, array) for value, array in zip(values, arrays, strict=False)]
+
+        return write
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
         for group in self._groups:

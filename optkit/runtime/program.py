@@ -75,8 +75,8 @@ class Program:
         arenas: Arenas,
         entropy: int,
         fed: Sequence[Any],
-    ) -> list[Any]:
-        """Run, and make what was written the state.
+    ) -> Callable[[], list[Any]]:
+        """Compute; what comes back makes what was written the state, and gives the results.
 
         Whatever is raised, nothing has changed; the reference tells what was wrong, and where.
         """
@@ -96,20 +96,20 @@ class Program:
                 if len(self._versions) > _VERSIONS:
                     del self._versions[next(iter(self._versions))]
         try:
-            return self._run(function, state, arenas, entropy, fed)
+            return self._computed(function, state, arenas, entropy, fed)
         except StaleShapeError:
             assert version is not None
             version.give_up()
-            return self._run(self._plain, state, arenas, entropy, fed)
+            return self._computed(self._plain, state, arenas, entropy, fed)
 
-    def _run(
+    def _computed(
         self,
         function: Callable[..., Any],
         state: MutableMapping[Operation, Any],
         arenas: Arenas,
         entropy: int,
         fed: Sequence[Any],
-    ) -> list[Any]:
+    ) -> Callable[[], list[Any]]:
         written: dict[Operation, Any] = {}
 
         def stream(op: Operation) -> Stream:
@@ -120,11 +120,15 @@ class Program:
 
         with np.errstate(all="ignore"):
             results, updates = function(state, fed, written, stream)
-            with HeldBack():
+
+        def write() -> list[Any]:
+            with np.errstate(all="ignore"), HeldBack():
                 for apply, arguments in updates:
                     apply(*arguments)
                 arenas.commit(state, written)
-        return results  # type: ignore[no-any-return]
+            return results  # type: ignore[no-any-return]
+
+        return write
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
         for group in self._groups:

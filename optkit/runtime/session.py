@@ -284,13 +284,15 @@ class Session:
         failure: Exception | None = None
         if program is not None:
             try:
-                return program(self._state, self._arenas, self._entropy, fed)
+                write = program(self._state, self._arenas, self._entropy, fed)
             except Exception as error:  # nothing has changed: the reference tells
                 if is_fault(error):
                     raise
                 if isinstance(error, MemoryError):
                     clear_frames(error.__traceback__)  # they hold what the program has computed
                 failure = error
+            else:
+                return write()  # from here on it counts, whatever a signal handler raises
         run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
         results = run.compute()
         if failure is not None and not isinstance(failure, _COMPLAINTS):

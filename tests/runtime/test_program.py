@@ -517,12 +517,19 @@ class LimitError(Exception):
     """What a handler raises."""
 
 
+class ComplaintError(InvalidArgumentError, LimitError):
+    """The same, as operations raise it too."""
+
+    def __init__(self):
+        super().__init__("time is over")
+
+
 @pytest.fixture
-def handler():
-    """A handler of SIGALRM that raises LimitError."""
+def handler(request):
+    """A handler of SIGALRM that raises LimitError, or what the test says."""
 
     def raise_it(number, frame):
-        raise LimitError
+        raise getattr(request, "param", LimitError)
 
     before = signal.signal(signal.SIGALRM, raise_it)
     yield raise_it
@@ -532,6 +539,7 @@ def handler():
 @pytest.mark.host("it looks into the programs of the host")
 @pytest.mark.parametrize("warm", [0, 3])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGALRM"])
+@pytest.mark.parametrize("handler", [LimitError, ComplaintError], indirect=True)
 def test_a_signal_while_variables_are_written_is_handled_when_all_are(
     pair, handler, monkeypatch, name, warm
 ):
