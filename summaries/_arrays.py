@@ -13,7 +13,11 @@ def to_numpy(value: object) -> NDArray[Any]:
 
     Takes what NumPy takes, arrays with `__dlpack__` or `__array__`, and device arrays that are
     copied to the host by `get()` (CuPy) or `cpu()` (PyTorch, whose gradient tracking is left).
+    What is masked is NaN.
     """
+    if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "biuf":
+        wide = value.astype(np.result_type(value.dtype, np.float32))
+        return np.asarray(np.ma.filled(wide, np.nan))
     if isinstance(value, _PLAIN):
         return np.asarray(value)
     source: Any = value

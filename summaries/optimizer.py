@@ -173,7 +173,10 @@ class OptimizerSummaries:
 
     def _due(self, n: Step | None) -> tuple[bool, bool]:
         """Whether scalars, and whether histograms, are written at this step."""
-        number = self._log.last_step if n is None else check_step(n)
+        if n is None:
+            number = self._log.last_step if self._writer is None else self._writer.current_step
+        else:
+            number = check_step(n)
         scalars = self._scalar_cadence.is_due(number)
         histograms = self._histogram_cadence.is_due(number)
         if self._writer is not None:

@@ -20,7 +20,7 @@ def check_step(step: Step) -> int:
     """
     number = step if type(step) is int else _integral(step)
     if not 0 <= number < _LIMIT:
-        raise ValueError(f"step must be in [0, 2**63), not {step!r}")
+        raise ValueError(f"step must be in [0, 2**63), not {step!r:.60}")
     return number
 
 
@@ -39,11 +39,19 @@ def check_wall_time(wall_time: SupportsFloat | None) -> float:
     """The time in seconds since 1970; None is now.
 
     Raises:
-        ValueError: it is not finite.
+        TypeError: it is not a number.
+        ValueError: it is not finite, or not one number.
     """
     if wall_time is None:
         return time.time()
-    seconds = float(wall_time)
+    if type(wall_time) is float:
+        seconds = wall_time
+    else:
+        array = to_numpy(wall_time)
+        if array.dtype.kind not in "iuf":
+            kind = type(wall_time).__name__
+            raise TypeError(f"wall_time must be a number of seconds, not {kind} {wall_time!r:.60}")
+        seconds = float(array) if not array.ndim else math.nan
     if not math.isfinite(seconds):
-        raise ValueError(f"wall_time must be finite, not {wall_time!r}")
+        raise ValueError(f"wall_time must be one finite number, not {wall_time!r:.60}")
     return seconds

@@ -25,8 +25,8 @@ from summaries.event_queue import PATIENCE
 from summaries.hparams import Scalar, Status, check_hparam, session_end, session_start
 from summaries.metadata import SCALAR, Annotator, SummaryBytes, metadata_bytes
 from summaries.reader import Run
-from summaries.step_scope import Current, StepScope
-from summaries.steps import Step
+from summaries.step_scope import Defaults, StepScope, innermost
+from summaries.steps import Step, check_step
 from summaries.tags import TagBook
 from summaries.wire import pack_float, scalar_head
 
@@ -137,7 +137,6 @@ class SummaryWriter:
         self._annotated = Annotator(layout=layout)
         self._tags = TagBook()
         self._heads: dict[str, bytes] = {}
-        self._current = Current()
         self._hparams: dict[str, Scalar] = {}
         self._group: str | None = None
         self._hparams_wait = False
@@ -186,13 +185,14 @@ class SummaryWriter:
                 if due.histograms:
                     writer.add_histogram("h", activations())
 
-        It holds for the thread it is used in. If the body raises, what was added is written.
+        It holds for the thread and the asyncio task it is used in. If the body raises, what was
+        added is written.
 
         Raises:
-            TypeError, ValueError: the step is none.
+            TypeError, ValueError: the step is none, or the time.
         """
         return StepScope(
-            self._current,
+            self,
             n,
             walltime,
             self._cadences if self._writes else None,
@@ -204,13 +204,8 @@ class SummaryWriter:
         self, *, global_step: Step | None = None, walltime: SupportsFloat | None = None
     ) -> Iterator[Self]:
         """A context in which events without step or wall time have these."""
-        current = self._current
-        before = current.step, current.wall_time
-        current.step, current.wall_time = global_step, walltime
-        try:
+        with Defaults(self, global_step, walltime):
             yield self
-        finally:
-            current.step, current.wall_time = before
 
     def add_encoded(
         self,
@@ -227,24 +222,41 @@ class SummaryWriter:
             self._write_hparams()
         if isinstance(summary, SummaryBytes):
             summary = self._annotated(summary)
-        current = self._current
-        scope = current.scope
-        if scope is not None and (global_step is None or global_step == scope.step):
+        scope = self._scope(global_step)
+        if scope is not None:
             scope.parts.append(summary)
             return
-        if global_step is None:
-            global_step = current.step
-        if walltime is None:
-            walltime = current.wall_time
+        defaults = innermost(Defaults, self)
+        if defaults is not None:
+            global_step = defaults.step if global_step is None else global_step
+            walltime = defaults.wall_time if walltime is None else walltime
         self._log.add_encoded(summary, global_step, walltime)
+
+    def _scope(self, global_step: Step | None) -> StepScope | None:
+        """The step that this call is in, unless it names another one."""
+        scope = innermost(StepScope, self)
+        if scope is None or global_step is None:
+            return scope
+        return scope if check_step(global_step) == scope.step else None
+
+    @property
+    def current_step(self) -> int:
+        """What `global_step=None` means now."""
+        scope = innermost(StepScope, self)
+        if scope is not None:
+            return scope.step
+        defaults = innermost(Defaults, self)
+        if defaults is not None and defaults.step is not None:
+            return defaults.step
+        return self._log.last_step
 
     def is_due(self, global_step: Step | None = None, *, scalar: bool = False) -> bool:
         """Whether a scalar, or else anything but a scalar, would be written now.
 
         It is, unless within a `step` that the cadence leaves out, or where nothing is written.
         """
-        scope = self._current.scope
-        if scope is not None and (global_step is None or global_step == scope.step):
+        scope = self._scope(global_step)
+        if scope is not None:
             return scope.scalars if scalar else scope.histograms
         return self._writes
 
@@ -264,11 +276,7 @@ class SummaryWriter:
         With the first value of a tag TensorBoard takes the name and the description, in Markdown,
         that it shows for it.
         """
-        scope = self._current.scope
-        if scope is not None and (global_step is None or global_step == scope.step):
-            if not scope.scalars:
-                return
-        elif not self._writes:
+        if not self.is_due(global_step, scalar=True):
             return
         head = self._heads.get(tag)
         if head is None:

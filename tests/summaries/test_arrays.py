@@ -88,6 +88,14 @@ def test_p101_any_array_becomes_numpy(wrapped):
     np.testing.assert_array_equal(array, VALUES)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+def test_what_is_masked_is_nan(dtype):
+    values = np.array([1, 0, 1], dtype)
+    masked = np.ma.masked_array(values, [False, True, False])
+    np.testing.assert_array_equal(to_numpy(masked), [1, np.nan, 1])
+    assert np.isnan(to_numpy(np.ma.masked))
+
+
 def test_memory_is_shared_where_it_can_be():
     assert to_numpy(VALUES) is VALUES
     assert np.shares_memory(to_numpy(Exporting(VALUES)), VALUES)

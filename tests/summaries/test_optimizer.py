@@ -325,6 +325,15 @@ def test_a_step_of_a_writer_is_one_event_with_its_cadence(tmp_path, raw_events):
     ]
 
 
+def test_without_a_number_the_step_is_that_of_the_writer(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        summaries = OptimizerSummaries(writer, every_n_steps=2)
+        for n in range(1, 6):
+            with writer.step(n):
+                summaries.step(None, loss=n)
+    assert list(read(tmp_path).scalars("loss").steps) == [1, 3, 5]
+
+
 def test_p090_refused_values_are_left_out_where_asked(tmp_path):
     summaries = OptimizerSummaries(tmp_path, on_error="warn")
     with summaries, warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,5 @@
 import time
+from datetime import datetime
 from enum import IntEnum
 
 import numpy as np
@@ -50,10 +51,20 @@ def test_p093_what_is_no_number_is_refused(step):
 def test_a_time_is_now_or_the_one_given():
     before = time.time()
     assert before <= check_wall_time(None) <= time.time()
-    assert check_wall_time(np.float64(12.5)) == 12.5
+    for time_given in (12.5, np.float64(12.5), np.array(12.5)):
+        assert check_wall_time(time_given) == 12.5
+    assert check_wall_time(12) == 12.0
 
 
-@pytest.mark.parametrize("wall_time", [float("nan"), float("inf")])
+@pytest.mark.parametrize("wall_time", [float("nan"), float("inf"), np.array([1.0])])
 def test_a_time_is_finite(wall_time):
-    with pytest.raises(ValueError, match="wall_time must be finite"):
+    with pytest.raises(ValueError, match="wall_time must be one finite number"):
+        check_wall_time(wall_time)
+
+
+@pytest.mark.parametrize(
+    "wall_time", ["12.5", b"1", True, 1j, datetime(2020, 1, 1), 10**400], ids=type
+)
+def test_a_time_is_a_number(wall_time):
+    with pytest.raises(TypeError, match="wall_time must be a number of seconds, not"):
         check_wall_time(wall_time)

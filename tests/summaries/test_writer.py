@@ -1,8 +1,11 @@
+import asyncio
 import json
 import re
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from contextvars import copy_context
 
 import numpy as np
 import pytest
@@ -200,6 +203,122 @@ def test_steps_nest_and_belong_to_their_thread(tmp_path, raw_events):
     ]
 
 
+def test_steps_of_asyncio_tasks_are_their_own(tmp_path, raw_events):
+    """Whichever ends first; a task that a step starts is part of it, while it is open."""
+
+    async def train(writer, n, own, other):
+        with writer.step(n):
+            writer.add_scalar("begin", n)
+            other.set()
+            await own.wait()
+            await asyncio.create_task(add(writer, "task", n))
+            late = asyncio.create_task(add(writer, "late", n, n))
+        await late
+        writer.add_scalar("after", n, n)
+
+    async def add(writer, *arguments):
+        writer.add_scalar(*arguments)
+
+    async def both(writer):
+        first, second = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(train(writer, 1, first, second), train(writer, 2, second, first))
+
+    with SummaryWriter(tmp_path) as writer:
+        asyncio.run(both(writer))
+        writer.add_scalar("end", 0, 3)
+    events = tags_of_events(writer, raw_events)
+    assert [tags for step, tags in events if step == 1] == [["begin", "task"], ["late"], ["after"]]
+    assert [tags for step, tags in events if step == 2] == [["begin", "task"], ["late"], ["after"]]
+    assert events[-1] == (3, ["end"])
+
+
+def test_a_step_left_open_by_a_generator_swallows_nothing(tmp_path, raw_events):
+    def training(writer):
+        with writer.step(1), writer.use_metadata(global_step=9):
+            writer.add_scalar("inside", 1)
+            yield
+
+    with SummaryWriter(tmp_path) as writer:
+        generator = training(writer)
+        next(generator)
+        with writer.step(2):
+            writer.add_scalar("a", 1)
+            generator.close()
+            writer.add_scalar("b", 1)
+        writer.add_scalar("c", 1)
+        writer.add_scalar("d", 1, 3)
+    assert tags_of_events(writer, raw_events) == [
+        (1, ["inside"]),
+        (2, ["a", "b"]),
+        (2, ["c"]),
+        (3, ["d"]),
+    ]
+
+
+def test_steps_of_two_writers_are_apart(tmp_path, raw_events):
+    with (
+        SummaryWriter(tmp_path / "one") as one,
+        SummaryWriter(tmp_path / "two") as two,
+        one.step(1),
+    ):
+        two.add_scalar("a", 1, 7)
+        with two.step(2):
+            one.add_scalar("b", 1)
+            two.add_scalar("c", 1)
+    assert tags_of_events(one, raw_events) == [(1, ["b"])]
+    assert tags_of_events(two, raw_events) == [(7, ["a"]), (2, ["c"])]
+
+
+def test_a_context_that_is_given_to_a_thread_does_not_bring_the_step(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer, ThreadPoolExecutor() as pool, writer.step(1):
+        pool.submit(copy_context().run, writer.add_scalar, "thread", 1, 5).result()
+        pool.submit(copy_context().run, writer.add_scalar, "thread", 1).result()
+    assert tags_of_events(writer, raw_events) == [(5, ["thread"])] * 2
+
+
+def test_a_step_may_be_entered_again_but_not_twice(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        step = writer.step(3)
+        for _ in range(2):
+            with step:
+                writer.add_scalar("a", 1)
+                with pytest.raises(RuntimeError, match="entered already"):
+                    step.__enter__()
+    assert tags_of_events(writer, raw_events) == [(3, ["a"])] * 2
+
+
+def test_a_writer_that_is_closed_does_not_hide_the_error_of_a_step(tmp_path):
+    writer = SummaryWriter(tmp_path)
+    writer.close()
+    with pytest.raises(ZeroDivisionError):
+        add_and_fail(writer, writer.step(3))
+    with pytest.raises(ValueError, match="is closed"), writer.step(3):
+        writer.add_scalar("loss", 1.0)
+
+
+def test_the_current_step_is_that_of_what_has_none(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("a", 1, 4)
+        assert writer.current_step == 4
+        with writer.use_metadata(walltime=1.5):
+            assert writer.current_step == 4
+        with writer.use_metadata(global_step=7):
+            assert writer.current_step == 7
+            with writer.step(8):
+                assert writer.current_step == 8
+
+
+@pytest.mark.parametrize("where", ["step", "use_metadata"])
+def test_a_bad_time_is_refused_before_the_block(tmp_path, where):
+    with SummaryWriter(tmp_path) as writer:
+        block = {
+            "step": lambda time: writer.step(1, walltime=time),
+            "use_metadata": lambda time: writer.use_metadata(walltime=time),
+        }[where]
+        with pytest.raises(TypeError, match="wall_time must be a number of seconds"), block("now"):
+            pytest.fail("the block was entered")
+
+
 def add_and_fail(writer, context):
     with context:
         writer.add_scalar("loss", 1.0)
@@ -260,6 +379,10 @@ def test_p093_a_step_must_be_one(tmp_path):
             with pytest.raises(ValueError, match="step"):
                 writer.step(bad)
         assert writer.step(np.int64(5)).step == 5
+        with writer.step(5):
+            for bad in (5.7, np.array([5, 6])):
+                with pytest.raises(ValueError, match="step must be one integer"):
+                    writer.add_scalar("a", 1.0, bad)
 
 
 def test_defaults_of_step_and_time_end_with_their_block(tmp_path):
