@@ -1,4 +1,4 @@
-"""`survivor.py` with `fit` as its loop: `python fit_survivor.py FOLDER KILLS SEED [plain|jit]`."""
+"""`survivor.py` with `fit` as its loop: `fit_survivor.py FOLDER KILLS SEED [plain|jit|sim]`."""
 
 import sys
 import warnings

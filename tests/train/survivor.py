@@ -2,11 +2,12 @@
 
 `python survivor.py once FOLDER [STEPS]` trains there from wherever it stands and says so.
 
-`python survivor.py FOLDER KILLS SEED [plain|jit]` trains once in FOLDER/reference without being
+`python survivor.py FOLDER KILLS SEED [plain|jit|sim]` trains once in FOLDER/reference without being
 disturbed. Then it trains in FOLDER/0, FOLDER/1, ... with a SIGKILL at a random moment, or at a
 random one of the calls by which files change, and starts again until the run is through, until
 there have been so many kills. It checks that no kill has cost a checkpoint, and prints how many
-runs there were. What the runs hold in the end, tests compare.
+runs there were. What the runs hold in the end, tests compare. `plain` leaves Numba out; `sim` is
+CuPy over tests/cusim, which unlike a device can be forked.
 """
 
 import importlib.util
@@ -150,8 +151,15 @@ def newest_step(logdir):
     return training_state.load_state(Path(prefix + ".safetensors")).step
 
 
-def main(folder, kills, seed, jit):
-    if jit == "plain":  # as where Numba is not installed
+def main(folder, kills, seed, kind):
+    if kind == "sim":
+        from tests import cusim
+
+        cusim.install()
+        import optkit as tf
+
+        tf.use_backend("cupy")
+    elif kind == "plain":  # as where Numba is not installed
         found = importlib.util.find_spec
         importlib.util.find_spec = lambda name, *rest: (
             None if name == "numba" else found(name, *rest)

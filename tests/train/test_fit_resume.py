@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 SURVIVOR = Path(__file__).with_name("fit_survivor.py")
 
 
-def survive(folder, kills, seed):
+def survive(folder, kills, seed, kind="plain"):
     """Runs with so many kills, in `folder`; the directories of those that were disturbed."""
     result = subprocess.run(
-        [sys.executable, "-W", "error", SURVIVOR, folder, str(kills), str(seed)],
+        [sys.executable, "-W", "error", SURVIVOR, folder, str(kills), str(seed), kind],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

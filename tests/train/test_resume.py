@@ -25,10 +25,10 @@ SPEED = "global_step/sec"
 pytestmark = pytest.mark.host("it trains in processes of their own")
 
 
-def survive(folder, kills, seed, jit="plain", timeout=300):
+def survive(folder, kills, seed, kind="plain", timeout=300):
     """Runs with so many kills, in `folder`; the directories of those that were disturbed."""
     result = subprocess.run(
-        [sys.executable, "-W", "error", SURVIVOR, folder, str(kills), str(seed), jit],
+        [sys.executable, "-W", "error", SURVIVOR, folder, str(kills), str(seed), kind],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -148,10 +148,10 @@ needs_numba = pytest.mark.skipif(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("jit", "kills"), [("plain", 200), pytest.param("jit", 60, marks=needs_numba)]
+    ("kind", "kills"), [("plain", 200), pytest.param("jit", 60, marks=needs_numba)]
 )
-def test_many_kills_change_nothing(tmp_path, jit, kills):
-    check(tmp_path, survive(tmp_path, kills, seed=1, jit=jit))
+def test_many_kills_change_nothing(tmp_path, kind, kills):
+    check(tmp_path, survive(tmp_path, kills, seed=1, kind=kind))
 
 
 @pytest.mark.slow
