@@ -64,8 +64,13 @@ def _one_line(error: Any) -> str:
     return f"{text} (see `{command} --help`)" if text else ""
 
 
+def _plain(text: str) -> str:
+    """Text from a file, without what a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
 def _fail(message: object, status: int = BAD_OPTION, command: str = "demo") -> NoReturn:
-    typer.echo(f"optkit {command}: " + " ".join(str(message).split()), err=True)
+    typer.echo(f"optkit {command}: " + _plain(" ".join(str(message).split())), err=True)
     raise typer.Exit(status)
 
 
@@ -176,7 +181,9 @@ def _show_reproduction(found: Reproduction, tensors: Sequence[str]) -> int:
 
     from optkit.runtime.diagnosis import describe_values
 
-    echo = typer.echo
+    def echo(text: str, err: bool = False) -> None:
+        typer.echo(_plain(text), err=err)
+
     echo(str(found.report()))
     echo(f"  it was {found.batch}")
     path = found.path()

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import runpy
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import optkit
 from optkit import cli, demo
 from optkit.backend import select
+from optkit.train.tensor_file import read_arrays, write_arrays
 
 ROOT = Path(__file__).parents[1]
 START = "import sys; from optkit.cli import main; sys.exit(main())"
@@ -341,6 +343,24 @@ def test_p050_debug_runs_the_step_again(left_behind):
     ]
 
 
+@pytest.mark.parametrize("place", ["batch", "told", "name"])
+def test_debug_shows_what_a_terminal_would_obey(left_behind, place):
+    arrays, header = read_arrays(left_behind)
+    content = json.loads(header.metadata["reproduction"])
+    hostile = "\x1b]0;title\x07\rgone\x9b2J"
+    if place == "batch":
+        content["batch"] = hostile
+    else:
+        (node,) = [node for node in content["nodes"] if node["type"] == "Log"]
+        node[place] = hostile
+    metadata = header.metadata | {"reproduction": json.dumps(content)}
+    write_arrays(left_behind, arrays, metadata)
+    result = runner.invoke(cli.app, ["debug", str(left_behind)])
+    told = result.stdout + result.stderr
+    assert not [c for c in told if c != "\n" and not c.isprintable()]
+    assert place == "name" or r"\x1b]0;title\x07\rgone\x9b2J" in told
+
+
 def test_debug_tells_mistakes_in_one_line(left_behind, inside):
     for arguments, status, text in (
         (["none"], 2, "optkit debug: there is no file 'none'\n"),
@@ -355,8 +375,6 @@ def test_debug_tells_mistakes_in_one_line(left_behind, inside):
 
 
 def test_debug_tells_when_the_values_are_others(left_behind):
-    from optkit.train.tensor_file import read_arrays, write_arrays
-
     arrays, header = read_arrays(left_behind)
     metadata = {k: v for k, v in header.metadata.items() if k not in ("crc32c", "format")}
     write_arrays(left_behind, {**arrays, "value/x:0": arrays["value/x:0"] * 0}, metadata)
