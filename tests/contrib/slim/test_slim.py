@@ -68,3 +68,13 @@ def test_what_slim_has_and_optkit_has_not_is_told(graph):
             tf.train.GradientDescentOptimizer(1.0),
             gradient_multipliers={"v": 2.0},
         )
+
+
+def test_slim_has_all_layers_and_the_functions_of_framework_that_it_had():
+    # Checkpoints are read, and constants looked up, under contrib's own names.
+    elsewhere = {"init_from_checkpoint", "list_variables", "load_checkpoint", "load_variable"}
+    elsewhere |= {"EXTRA_SUMMARIES", "OPTIMIZER_CLS_NAMES", "OPTIMIZER_SUMMARIES"}
+    contrib = tf.contrib
+    for home in (contrib.layers, contrib.framework):
+        for name in set(dir(home)) - elsewhere:
+            assert getattr(slim, name) is getattr(home, name)
