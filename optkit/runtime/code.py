@@ -19,13 +19,12 @@ from optkit.errors import InvalidArgumentError
 from optkit.graph import Operation, Tensor
 from optkit.ops.clip import norm_of_parts, norm_runs
 from optkit.runtime.arenas import Arenas
-from optkit.runtime.execution import handed_out, uninitialized
-from optkit.runtime.kernels import guarded, stored
+from optkit.runtime.execution import handed_out, new_values
 from optkit.runtime.plan import Plan, Step
 from optkit.runtime.updates import DenseGroup, Part, flat, gathered
 from optkit.runtime.workspace import LARGE, Life, Tenant, placed
 
-__all__ = ["FILE", "Code", "StaleShapeError", "fold", "freed", "new_values", "reached"]
+__all__ = ["FILE", "Code", "StaleShapeError", "fold", "freed", "reached"]
 
 _FOLDED = 1 << 16
 """Elements up to which a constant expression is worked out once."""
@@ -498,31 +497,3 @@ def fold(
         if place is not None
     )
     return True
-
-
-def new_values(
-    xp: Any,
-    op: Operation,
-    state: MutableMapping[Operation, Any],
-    written: MutableMapping[Operation, Any],
-    fed: Sequence[Any],
-    *inputs: Any,
-) -> list[Any]:
-    """The new values of a write's variables, put into `written`."""
-    currents = []
-    if op.kind.reads_target:
-        for variable in op.variables:
-            current = written.get(variable, state.get(variable))
-            if current is None:
-                raise uninitialized(variable)
-            currents.append(current)
-    assert op.kind.kernel is not None
-    news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)
-    # On the host a feed is a view, which is copied anyway.
-    borrowed = () if xp is np else {id(array) for array in fed}
-    owned = [
-        stored(xp, op, variable, new, borrowed)
-        for variable, new in zip(op.variables, news, strict=True)
-    ]
-    written.update(zip(op.variables, owned, strict=True))
-    return owned

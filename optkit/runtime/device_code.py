@@ -17,8 +17,9 @@ import numpy as np
 from optkit.backend import Backend
 from optkit.dtypes import string
 from optkit.graph import Operation, Tensor
-from optkit.runtime.code import FILE, fold, freed, new_values, reached
+from optkit.runtime.code import FILE, fold, freed, reached
 from optkit.runtime.device_updates import DeviceGroup, DeviceRows
+from optkit.runtime.execution import new_values
 from optkit.runtime.kernels import of_text
 from optkit.runtime.plan import Plan, Step
 

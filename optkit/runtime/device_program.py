@@ -26,7 +26,7 @@ from optkit.ops.random import Stream
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.device_code import DeviceCode
 from optkit.runtime.device_updates import DeviceGroup, device_rows
-from optkit.runtime.execution import handed_out
+from optkit.runtime.execution import handed_out, stream_of
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
 from optkit.runtime.updates import dense_groups, seen_writes
@@ -84,10 +84,7 @@ class DeviceProgram:
         begin = time.perf_counter() if self.in_place and self._pace.looks() else None
 
         def stream(op: Operation) -> Stream:
-            count = state.get(op, 0)
-            written[op] = count + 1
-            seeds = op.attrs["seed"]
-            return Stream(seeds if seeds[0] is not None else (entropy, op.index), count)
+            return stream_of(op, state, written, entropy)
 
         with np.errstate(all="ignore"), Checks() as checks:
             values, updates = self._function(state, fed, written, stream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from optkit.runtime.kernels import as_op_error, guarded, of_text, stored
 from optkit.runtime.plan import Plan, Step
 from optkit.runtime.trace import traced
 
-__all__ = ["Run", "handed_out", "uninitialized"]
+__all__ = ["Run", "handed_out", "new_values", "stream_of", "uninitialized"]
 
 
 class _Skipped:
@@ -47,6 +47,53 @@ def handed_out(array: Any) -> Any:
     """A host array as the caller's own copy; a NumPy scalar for shape ()."""
     array = np.asarray(array)
     return array[()] if array.ndim == 0 else array.copy()
+
+
+def new_values(
+    xp: Any,
+    op: Operation,
+    state: Mapping[Operation, Any],
+    written: MutableMapping[Operation, Any],
+    fed: Sequence[Any],
+    *inputs: Any,
+) -> list[Any]:
+    """The new values of a write's variables, put into `written`.
+
+    Raises:
+        FailedPreconditionError: a variable that the write changes holds no value.
+        InternalError: the kernel gave another dtype or shape.
+    """
+    currents = []
+    if op.kind.reads_target:
+        for variable in op.variables:
+            current = written.get(variable, state.get(variable))
+            if current is None:
+                raise uninitialized(variable)
+            currents.append(current)
+    assert op.kind.kernel is not None
+    # An equation may be the user's: it must not change what others read too.
+    news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)
+    # On the host a feed is a view, which is copied anyway.
+    borrowed = () if xp is np else {id(array) for array in fed}
+    owned = [
+        stored(xp, op, variable, new, borrowed)
+        for variable, new in zip(op.variables, news, strict=True)
+    ]
+    written.update(zip(op.variables, owned, strict=True))
+    return owned
+
+
+def stream_of(
+    op: Operation,
+    state: Mapping[Operation, Any],
+    written: MutableMapping[Operation, Any],
+    entropy: int,
+) -> Stream:
+    """The next random numbers of an operation; `written` learns that they are taken."""
+    count = written.get(op, state.get(op, 0))
+    written[op] = count + 1
+    seeds = op.attrs["seed"]
+    return Stream(seeds if seeds[0] is not None else (entropy, op.index), count)
 
 
 class Run:
@@ -87,7 +134,7 @@ class Run:
                 self.values[place] = self._placed(place, array)
             except MemoryError as error:
                 raise as_op_error(error, tensor.op) from error
-        self.borrowed = {id(array) for array in fed}
+        self.fed = fed
         self.written: dict[Operation, Any] = {}
         # The value of each variable right after each write, for the reads that see it.
         self.versions: dict[tuple[Operation, Operation], Any] = {}
@@ -169,7 +216,9 @@ class Run:
             xp, inputs = np, [self.backend.to_numpy(array) for array in inputs]
         if kind.access == "write":
             return self._write(xp, op, inputs)
-        extra = {"stream": self._stream(op)} if kind.random else {}
+        extra = (
+            {"stream": stream_of(op, self.state, self.written, self.entropy)} if kind.random else {}
+        )
         result = kind.kernel(xp, *inputs, **extra, **op.attrs)
         if len(op.outputs) == 1:
             return (result,)
@@ -201,30 +250,9 @@ class Run:
         return self._stored(variable)
 
     def _write(self, xp: Any, op: Operation, inputs: list[Any]) -> Sequence[Any]:
-        currents = []
-        if op.kind.reads_target:
-            for variable in op.variables:
-                current = self.written.get(variable, self.state.get(variable))
-                if current is None:
-                    raise uninitialized(variable)
-                currents.append(current)
-        assert op.kind.kernel is not None
-        # An equation may be the user's: it must not change what others read too.
-        news = op.kind.kernel(xp, *currents, *map(guarded, inputs), **op.attrs)
-        owned = [
-            stored(xp, op, variable, new, self.borrowed)
-            for variable, new in zip(op.variables, news, strict=True)
-        ]
-        for variable, new in zip(op.variables, owned, strict=True):
-            self.written[variable] = new
-            self.versions[variable, op] = new
+        owned = new_values(xp, op, self.state, self.written, self.fed, *inputs)
+        self.versions |= {(v, op): new for v, new in zip(op.variables, owned, strict=True)}
         return owned[: len(op.outputs)]
-
-    def _stream(self, op: Operation) -> Stream:
-        seeds = op.attrs["seed"]
-        count = self.written.get(op, self.state.get(op, 0))
-        self.written[op] = count + 1
-        return Stream(seeds if seeds[0] is not None else (self.entropy, op.index), count)
 
     def _result(self, place: int, element: Tensor) -> Any:
         value = self.values[place]

@@ -25,6 +25,7 @@ from optkit.ops.random import Stream
 from optkit.runtime.arenas import Arenas
 from optkit.runtime.code import Code, StaleShapeError
 from optkit.runtime.device_program import DeviceProgram, device_program
+from optkit.runtime.execution import stream_of
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
 from optkit.runtime.updates import DenseGroup, dense_groups, row_updates, seen_writes
@@ -113,10 +114,7 @@ class Program:
         written: dict[Operation, Any] = {}
 
         def stream(op: Operation) -> Stream:
-            count = state.get(op, 0)
-            written[op] = count + 1
-            seeds = op.attrs["seed"]
-            return Stream(seeds if seeds[0] is not None else (entropy, op.index), count)
+            return stream_of(op, state, written, entropy)
 
         with np.errstate(all="ignore"):
             results, updates = function(state, fed, written, stream)
