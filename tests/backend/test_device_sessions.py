@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import optkit as tf
+import summaries
 from optkit.backend.cuda import pace
 from optkit.errors import InternalError, InvalidArgumentError, ResourceExhaustedError
 from optkit.runtime.device_program import DeviceProgram
@@ -217,15 +218,23 @@ def test_p111_dtypes_stay_through_optimizers_and_schedules(name, dtype):
         assert {held[name].name for name in held.keys() - powers} == {dtype}, held
 
 
-def test_p110_seeds_give_numpys_numbers():
+@pytest.mark.parametrize("noise", ["of optimize_loss", "of an op"])
+def test_p110_seeds_give_numpys_numbers(noise):
     """Ten steps with gradient noise: NumPy and CuPy end with identical weights."""
     weights = {}
     for backend in ("numpy", "cupy"):
         with tf.Graph().as_default():
             tf.set_random_seed(0)
             w = tf.Variable(np.linspace(-1, 1, 50, dtype="f4"))
-            noise = tf.random_normal([50], stddev=0.1)
-            train_op = tf.train.MomentumOptimizer(0.1, 0.9).apply_gradients([(w * 0.5 + noise, w)])
+            if noise == "of an op":
+                gradient = w * 0.5 + tf.random_normal([50], stddev=0.1)
+                optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
+                train_op = optimizer.apply_gradients([(gradient, w)])
+            else:
+                step = tf.train.get_or_create_global_step()
+                train_op = tf.contrib.layers.optimize_loss(
+                    tf.reduce_sum(w * w), step, 0.1, "SGD", gradient_noise_scale=0.1
+                )
             with tf.Session(backend=backend) as session:
                 session.run(tf.global_variables_initializer())
                 for _ in range(10):
@@ -756,6 +765,38 @@ def test_p104_who_waits_is_billed_for_all_that_was_queued():
         seen = np.zeros(1, np.int64)
         cupy.cuda.runtime.memcpy(seen.ctypes.data, address, 8, 2)
     assert seen[0] == 4
+
+
+@pytest.mark.cusim
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"clip_gradients": 1.0, "gradient_noise_scale": 0.1},
+        {"gradient_multipliers": {"w0": 0.5}, "summaries": list(summaries.OPTIMIZER_SUMMARIES)},
+    ],
+    ids=["plain", "clipped, noisy", "multiplied"],
+)
+def test_p104_each_step_of_fit_updates_once_and_waits_once(options, tmp_path):
+    """Its speed is that of the device, as each step waits for its loss."""
+    net = Net()
+    step = tf.train.get_or_create_global_step()
+    train_op = tf.contrib.layers.optimize_loss(net.loss, step, 0.01, "Adam", **options)
+    marks = []
+
+    class Mark(tf.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            marks.append(len(cusim.stats()["log"]))
+
+    with cusim.settings(log=True):
+        data = [net.feed(i) for i in range(8)]
+        tf.fit(train_op, data, hooks=[Mark()], logdir=tmp_path, save_summaries_steps=6)
+        log = cusim.stats()["log"]
+    steps = [log[first:last] for first, last in itertools.pairwise(marks)][2:]
+    writes = [False, False, False, True, False]  # at steps 1 and 7
+    assert [part.count("update") for part in steps] == [1] * 5
+    # What is fetched comes in one copy; summaries, where they are written, in one more.
+    assert [copies_home(part) for part in steps] == [1 + wrote for wrote in writes]
 
 
 def test_p105_small_steps_are_told_once(monkeypatch, caplog):
