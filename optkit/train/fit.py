@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,7 +27,7 @@ from optkit.runtime.plan import Plan
 from optkit.train.checks import require_plain
 from optkit.train.evaluation import Evaluation
 from optkit.train.feeding import Feeder, Matcher
-from optkit.train.files import remove_leftovers
+from optkit.train.files import expanded, remove_leftovers
 from optkit.train.fitting import Fitting, Options
 from optkit.train.guard import Anatomy, anatomy, guard
 from optkit.train.history import History
@@ -167,7 +166,9 @@ def fit(
         )
     if evaluation is not None:
         _check_evaluation(evaluation, graph)
-    folder = None if logdir is None else Path(os.fspath(logdir)).expanduser()
+    if logdir == "":
+        raise ValueError("logdir: expected a directory or None, got ''")
+    folder = None if logdir is None else expanded("logdir", logdir)
     chief = is_chief()
 
     with contextlib.ExitStack() as stack:

@@ -603,6 +603,8 @@ def test_hooks_that_feed_what_the_data_feeds(model):
             ValueError,
             r"monitor: expected one of \['loss', .*'gradient_norm'\], got 'eval/loss'",
         ),
+        ({"logdir": ""}, ValueError, "logdir: expected a directory or None, got ''"),
+        ({"logdir": 3}, TypeError, "logdir: expected a path, got 3"),
         ({"hooks": 3}, TypeError, "hooks: expected SessionRunHooks, got 3"),
         ({"hooks": ["a"]}, TypeError, "hooks: expected SessionRunHooks, got 'a'"),
         ({"session": 3}, TypeError, "session: expected a Session, got 3"),
