@@ -189,8 +189,9 @@ def image(
 
     Args:
         name: the tag, below the current name scope.
-        tensor: shape (batch, height, width, channels) with 1, 3 or 4 channels; uint8, or floats
-            in [0, 1].
+        tensor: shape (batch, height, width, channels) with 1, 3 or 4 channels; uint8 as it is, or
+            floats, of which each image is scaled as in TF: the largest becomes 255 and 0 stays 0,
+            or is the middle, 128, where some are negative. What is not finite is red.
         max_outputs: how many images of the batch to write, at least 1.
         collections: where to list the node; [GraphKeys.SUMMARIES] if None.
         family: a further prefix of the tag.

@@ -1,11 +1,13 @@
 """tf.summary: nodes whose value is a serialised Summary, and the writer of event files."""
 
 import inspect
+import io
 import shutil
 import warnings
 
 import numpy as np
 import pytest
+from PIL import Image
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 from tensorboard.compat.proto.graph_pb2 import GraphDef
@@ -244,6 +246,41 @@ def test_images_of_a_batch(graph, batch, limit, tags):
     assert [value.tag for value in values] == tags
     assert {(value.image.height, value.image.width) for value in values} == {(4, 3)}
     assert values[0].image.encoded_image_string.startswith(b"\x89PNG")
+
+
+# Values: TensorFlow 2.21.
+@pytest.mark.parametrize(
+    ("pixels", "shown"),
+    [
+        ([0.0, 0.25, 0.5, 1.0], [0, 63, 127, 255]),
+        ([0.3, 0.6, 0.7, 0.9], [85, 170, 198, 255]),
+        ([0.0, 100.0, 200.0, 255.0], [0, 100, 200, 255]),
+        ([-1.0, -0.5, 0.0, 1.0], [1, 64, 128, 255]),
+        ([-4.0, 1.0, 2.0, 2.0], [1, 159, 191, 191]),
+        ([0.0, 0.0, 0.0, 0.0], [0, 0, 0, 0]),
+        ([-1e-7, 0.0, 0.0, 1e-7], [128, 128, 128, 128]),
+        ([np.nan, 0.5, 1.0, np.inf], [255, 127, 255, 255]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_floats_are_scaled_image_by_image(graph, pixels, shown, dtype, channels):
+    image = np.array(pixels).reshape(2, 2, 1).repeat(channels, -1)
+    # The other image has a scale of its own.
+    batch = np.stack([np.full_like(image, 500.0), image]).astype(dtype)
+    _, value = fetched(tf.summary.image("i", batch))
+    expected = np.array(shown).reshape(2, 2, 1).repeat(channels, -1)
+    expected[~np.isfinite(image).all(-1)] = [255, 0, 0][:channels]
+    found = np.array(Image.open(io.BytesIO(value.image.encoded_image_string)))
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 2, 2, 5), (1, 0, 2, 3)])
+def test_what_turns_out_to_be_no_image_is_told(graph, shape):
+    pixels = tf.placeholder(tf.float32)
+    node = tf.summary.image("i", pixels)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'i/?.*' takes .*channels"):
+        fetched(node, {pixels: np.ones(shape)})
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 3), (4, 3), ()])

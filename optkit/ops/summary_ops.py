@@ -106,7 +106,27 @@ def _histogram_summary(
 )
 def _image_summary(xp: ArrayModule, tensor: Array, *, tag: str, max_outputs: int) -> Array:
     """The first images of a batch as a Summary."""
-    return _boxed(summaries.encode_image(tag, tensor, max_outputs))
+    images = tensor[:max_outputs]
+    if images.dtype != np.uint8 and images.ndim == 4 and images.size:
+        images = np.stack([_visible(image.astype(np.float32)) for image in images])
+    return _boxed(summaries.encode_image(tag, images, max_outputs))
+
+
+def _visible(image: Array) -> Array:
+    """Pixels of float32 [height, width, channels] as bytes, as TF's ImageSummary scales them.
+
+    0 stays the darkest where no pixel is negative, else it is in the middle; the pixel farthest
+    from it is one end of the scale. One that is not finite is red, or white in grey images.
+    """
+    finite = np.isfinite(image).all(-1)
+    seen = image[finite]
+    lowest, largest = seen.min(initial=np.float32(0)), abs(seen).max(initial=np.float32(0))
+    reach, middle = (127, 128) if lowest < 0 else (255, 0)
+    scale = np.float32(reach) / largest if largest >= 1e-6 else np.float32(0)
+    shown = np.empty(image.shape, np.uint8)
+    shown[finite] = seen * scale + np.float32(middle)
+    shown[~finite] = np.resize((255, 0, 0, 255), image.shape[-1])
+    return shown
 
 
 @op("TextSummary", types={string}, result=string, shape=(), differentiable=False)
