@@ -43,9 +43,12 @@ def to_numpy(value: object) -> NDArray[Any]:
 def real_array(tag: str, value: object) -> NDArray[Any]:
     """The value as a NumPy array of integers, booleans or floats.
 
-    Raises TypeError, which names the tag, for anything else.
+    Raises TypeError, or ValueError for a ragged list, which name the tag, for anything else.
     """
-    array = to_numpy(value)
+    try:
+        array = to_numpy(value)
+    except ValueError as error:  # lists of several lengths
+        raise ValueError(f"{tag!r} takes real numbers: {error}") from error
     if array.dtype.kind == "V" and np.can_cast(array.dtype, np.float32):
         return array.astype(np.float32)  # bfloat16 and the float8 kinds of ml_dtypes
     if array.dtype.kind not in "biuf":

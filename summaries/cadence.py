@@ -2,6 +2,7 @@
 
 import math
 import time
+from numbers import Integral, Real
 
 
 class Cadence:
@@ -14,6 +15,7 @@ class Cadence:
         every_secs: the distance in seconds.
 
     Raises:
+        TypeError: one of them is no number, or the steps are no integer.
         ValueError: one of them is not positive, or both are given.
     """
 
@@ -22,6 +24,10 @@ class Cadence:
     def __init__(self, every_n_steps: int | None = None, every_secs: float | None = None) -> None:
         if every_n_steps is not None and every_secs is not None:
             raise ValueError("give steps or seconds, not both")
+        for kind, number in ((Integral, every_n_steps), (Real, every_secs)):
+            if number is not None and (not isinstance(number, kind) or isinstance(number, bool)):
+                unit = "whole steps" if kind is Integral else "seconds"
+                raise TypeError(f"a cadence is a number of {unit}, not {number!r:.60}")
         if every_n_steps is not None and not every_n_steps >= 1:
             raise ValueError(f"a cadence needs at least 1 step, not {every_n_steps!r}")
         if every_secs is not None and not 0 <= every_secs < math.inf:

@@ -18,7 +18,7 @@ from summaries._warn import warn_once
 from summaries.histogram import Histogram, counter_for, measure
 from summaries.metadata import TENSOR, delimited, metadata_bytes
 from summaries.png import COLOUR_TYPES, encode_png
-from summaries.tags import clean_tag
+from summaries.tags import clean_tag, utf8
 from summaries.wire import pack_float, scalar_head, varint
 
 _HISTOGRAM_HEAD = struct.Struct("<BdBdBdBdBd")
@@ -149,9 +149,13 @@ def encode_text(tag: str, text: object) -> bytes:
 
     Raises:
         TypeError: the value is not text.
+        ValueError: a string has a lone surrogate, or the lists are of several lengths.
     """
     tag = clean_tag(tag)
-    texts = np.asarray(text)
+    try:
+        texts = np.asarray(text)
+    except ValueError as error:
+        raise ValueError(f"{tag!r} takes a text or a table: {error}") from error
     if texts.dtype.kind not in "USO" or not all(
         isinstance(each, str | bytes) for each in texts.flat
     ):
@@ -164,7 +168,10 @@ def encode_text(tag: str, text: object) -> bytes:
     tensor = _proto.TensorProto(
         dtype=_proto.DataType.Value("DT_STRING"),
         tensor_shape=shape,
-        string_val=[item.encode() if isinstance(item, str) else bytes(item) for item in items],
+        string_val=[
+            utf8(f"the text of {tag!r}", item) if isinstance(item, str) else bytes(item)
+            for item in items
+        ],
     )
     metadata = _proto.SummaryMetadata.FromString(metadata_bytes("text", TENSOR))
     return _serialized([_proto.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])

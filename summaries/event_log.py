@@ -5,9 +5,10 @@ import os
 import time
 import weakref
 from collections.abc import Iterable
+from numbers import Real
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, SupportsFloat, get_args
+from typing import Any, NamedTuple, NoReturn, Self, SupportsFloat, get_args
 
 from summaries import _proto, wire
 from summaries._rank import is_chief
@@ -70,8 +71,9 @@ class EventLog:
 
     Raises:
         OSError: the directory cannot be created or written.
-        ValueError: an argument is out of its range, the directory is a URL, or `flush_on_sigterm`
-            is asked for outside the main thread.
+        TypeError: an argument is of the wrong kind.
+        ValueError: an argument is out of its range, the directory is a URL or no name, or
+            `flush_on_sigterm` is asked for outside the main thread.
 
     Another log that is open in the same directory is warned of; each writes a file of its own.
     """
@@ -89,13 +91,17 @@ class EventLog:
         write_to_disk: bool | None = None,
         flush_on_sigterm: bool = False,
     ) -> None:
+        for name, number in (("flush_secs", flush_secs), ("max_bytes", max_bytes)):
+            if not isinstance(number, Real):
+                raise TypeError(f"{name} must be a number, not {number!r:.60}")
         if not flush_secs >= 0:
             raise ValueError(f"flush_secs must be at least 0, not {flush_secs!r}")
+        _check_name("filename_suffix", filename_suffix)
         if Path(filename_suffix).name != filename_suffix:
             raise ValueError(f"filename_suffix must have no path separator: {filename_suffix!r}")
         if on_error not in get_args(OnError):
             raise ValueError(f"on_error must be 'raise' or 'warn', not {on_error!r}")
-        if max_bytes < 1:
+        if not max_bytes >= 1:
             raise ValueError(f"max_bytes must be at least 1, not {max_bytes!r}")
         start = None if start_step is None else check_step(start_step)
         self._last_step = start or 0
@@ -118,6 +124,12 @@ class EventLog:
         if flush_on_sigterm:
             flush_at_sigterm(self._queue)
         self._finalizer = weakref.finalize(self, close_at_exit, self._queue)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"the event log of {self._logdir} cannot be copied or pickled: open another one, in "
+            "each process its own"
+        )
 
     @property
     def logdir(self) -> Path:
@@ -295,11 +307,29 @@ def check_summary(summary: bytes) -> bytes:
 
 def _local(logdir: str | os.PathLike[str]) -> Path:
     """The directory as an absolute path."""
-    name = os.fspath(logdir)
+    if not isinstance(logdir, str | os.PathLike):
+        raise TypeError(f"logdir must be a path, not {type(logdir).__name__} {logdir!r:.60}")
+    name = os.fsdecode(logdir)
+    _check_name("logdir", name)
     if "://" in name:
         raise ValueError(f"logdir must be a local directory, not {name!r}")
-    # Absolute, since the file is made later, perhaps after a change of directory.
-    return Path(name).expanduser().absolute()
+    try:
+        # Absolute, since the file is made later, perhaps after a change of directory.
+        return Path(name).expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError(f"logdir {name!r} names no user's directory: {error}") from error
+
+
+def _check_name(argument: str, name: str) -> None:
+    """Refuse what no file can be called."""
+    if not isinstance(name, str):
+        raise TypeError(f"{argument} must be a string, not {type(name).__name__} {name!r:.60}")
+    try:
+        usable = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{argument} must be a name that a file can have, not {name!r}")
 
 
 def _make(path: Path) -> None:

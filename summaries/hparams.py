@@ -16,6 +16,7 @@ import numpy as np
 from summaries import _proto
 from summaries._arrays import to_numpy
 from summaries.event_log import EventLog
+from summaries.tags import utf8
 
 Scalar: TypeAlias = bool | int | float | str
 Status: TypeAlias = Literal["success", "failure", "unknown"]
@@ -32,14 +33,16 @@ def check_hparam(name: str, value: object) -> Scalar:
 
     Raises:
         TypeError: it is something else; the message has the name.
-        ValueError: it is not finite, which TensorBoard's page cannot show.
+        ValueError: it is not finite, or beyond float64, which TensorBoard's page cannot show.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a hyper-parameter is a str, not {name!r}")
-    if isinstance(value, str | bool):
-        return str(value) if isinstance(value, str) else value
+    utf8("the name of a hyper-parameter", name)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        utf8(f"hyper-parameter {name!r}", value)
+        return str(value)
     number: object = value
-    if not isinstance(value, Real):
+    if not isinstance(value, Real) or isinstance(value, np.timedelta64):
         array = to_numpy(value) if hasattr(value, "dtype") else np.asarray(None)
         if array.ndim or array.dtype.kind not in "biufU":
             raise TypeError(
@@ -49,12 +52,13 @@ def check_hparam(name: str, value: object) -> Scalar:
         number = array.item()
         if isinstance(number, str | bool):
             return number
-    if isinstance(number, Integral):
-        return int(number)
-    real = float(number)  # type: ignore[arg-type]
+    try:
+        real = float(number)  # type: ignore[arg-type]
+    except OverflowError:
+        real = math.inf
     if not math.isfinite(real):
-        raise ValueError(f"hyper-parameter {name!r} takes a finite number, not {value!r}")
-    return real
+        raise ValueError(f"hyper-parameter {name!r} takes a finite number, not {value!r:.60}")
+    return int(number) if isinstance(number, Integral) else real
 
 
 def session_start(hparams: Mapping[str, Scalar], group: str | None) -> bytes:

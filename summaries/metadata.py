@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
+from summaries.tags import utf8
 from summaries.wire import varint
 
 SCALAR, TENSOR = 1, 2
@@ -35,12 +36,15 @@ def metadata_bytes(
         data_class: SCALAR or TENSOR.
         display_name: the title of the chart; empty is the tag.
         description: in Markdown.
+
+    Raises:
+        TypeError, ValueError: a name or description is no text.
     """
     data = delimited(1, delimited(1, plugin.encode()))
     if display_name:
-        data += delimited(2, display_name.encode())
+        data += delimited(2, utf8("a display name", display_name))
     if description:
-        data += delimited(3, description.encode())
+        data += delimited(3, utf8("a description", description))
     return data + bytes((4 << 3, data_class))
 
 

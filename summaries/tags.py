@@ -29,6 +29,21 @@ def clean_tag(name: str) -> str:
     return tag
 
 
+def utf8(what: str, text: str) -> bytes:
+    """The bytes of a text.
+
+    Raises:
+        TypeError: it is no string; the message says what it is.
+        ValueError: it has half of a surrogate pair, which no file can hold.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is a string, not {type(text).__name__} {text!r:.60}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has a lone surrogate, which is no text: {text!r:.60}") from None
+
+
 @lru_cache(maxsize=1 << 14)
 def _cleaned(name: str) -> str:
     return _NOT_ALLOWED.sub("_", name).lstrip("/")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, SupportsFloat
+from typing import Any, Literal, NoReturn, Self, SupportsFloat, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from summaries.metadata import SCALAR, Annotator, SummaryBytes, metadata_bytes
 from summaries.reader import Run
 from summaries.step_scope import Defaults, StepScope, innermost
 from summaries.steps import Step, check_step
-from summaries.tags import TagBook
+from summaries.tags import TagBook, utf8
 from summaries.wire import pack_float, scalar_head
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -142,6 +142,9 @@ class SummaryWriter:
         self._hparams_wait = False
         self._hparams_written = False
 
+    def __reduce__(self) -> NoReturn:
+        self._log.__reduce__()
+
     @property
     def log(self) -> EventLog:
         """The event log behind the writer."""
@@ -218,11 +221,20 @@ class SummaryWriter:
         Raises:
             OSError, TypeError, ValueError: as `EventLog.add_summary` does.
         """
+        self._put(summary, self._scope(global_step), global_step, walltime)
+
+    def _put(
+        self,
+        summary: bytes,
+        scope: StepScope | None,
+        global_step: Step | None,
+        walltime: SupportsFloat | None,
+    ) -> None:
+        """As `add_encoded`, in the step that `_scope` gives for the call."""
         if self._hparams_wait:
             self._write_hparams()
         if isinstance(summary, SummaryBytes):
             summary = self._annotated(summary)
-        scope = self._scope(global_step)
         if scope is not None:
             scope.parts.append(summary)
             return
@@ -276,7 +288,8 @@ class SummaryWriter:
         With the first value of a tag TensorBoard takes the name and the description, in Markdown,
         that it shows for it.
         """
-        if not self.is_due(global_step, scalar=True):
+        scope = self._scope(global_step)
+        if not (self._writes if scope is None else scope.scalars):
             return
         head = self._heads.get(tag)
         if head is None:
@@ -285,15 +298,16 @@ class SummaryWriter:
             data = head + pack_float(scalar_value)
         else:
             data = self._odd_scalar(tag, scalar_value, head)
-        self.add_encoded(data, global_step, walltime)
+        self._put(data, scope, global_step, walltime)
 
     def _first_head(self, name: str, display_name: str, description: str) -> bytes:
         """What comes before the number, this once with what TensorBoard shows beside it."""
         tag = self._tags.clean(name)
-        self._heads[name] = head = scalar_head(tag)
+        first = head = scalar_head(tag)
         if display_name or description:
-            return scalar_head(tag, metadata_bytes("scalars", SCALAR, display_name, description))
-        return head
+            first = scalar_head(tag, metadata_bytes("scalars", SCALAR, display_name, description))
+        self._heads[name] = head
+        return first
 
     def _odd_scalar(self, name: str, scalar_value: object, head: bytes) -> bytes:
         try:
@@ -460,6 +474,10 @@ class SummaryWriter:
         Raises:
             TypeError, ValueError: a value is of another kind, or not finite; none is taken then.
         """
+        if not isinstance(values, Mapping):
+            raise TypeError(f"hyper-parameters are a mapping, not {type(values).__name__}")
+        if group is not None:
+            utf8("the group of a run", group)
         checked = {name: check_hparam(name, value) for name, value in values.items()}
         merged = self._hparams | checked
         if self._hparams_written and merged != self._hparams:
@@ -489,9 +507,9 @@ class SummaryWriter:
             self.add_scalar(tag, value, global_step)
 
     def _write_hparams(self) -> None:
+        self._log.add_encoded(session_start(self._hparams, self._group))
         self._hparams_wait = False
         self._hparams_written = True
-        self._log.add_encoded(session_start(self._hparams, self._group))
 
     def flush(self, timeout: float = PATIENCE) -> None:
         """Return when everything written so far is in the file; see `EventLog.flush`."""
@@ -508,7 +526,12 @@ class SummaryWriter:
                 handled: then the run, which may yet be resumed, stays unknown. TensorBoard keeps
                 the first one.
             timeout: see `EventLog.close`, also for the errors.
+
+        Raises:
+            ValueError: the status is none of these.
         """
+        if status is not None and status not in get_args(Status):
+            raise ValueError(f"status must be one of {', '.join(get_args(Status))}: {status!r}")
         if self._log.closed:
             return
         if status is None:

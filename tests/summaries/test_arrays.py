@@ -107,6 +107,11 @@ def test_what_is_not_real_names_the_tag(value):
         real_array("loss", value)
 
 
+def test_a_ragged_list_names_the_tag():
+    with pytest.raises(ValueError, match=r"'loss' takes real numbers: .*inhomogeneous"):
+        real_array("loss", [[1], [2, 3]])
+
+
 def test_the_small_floats_of_ml_dtypes_are_real():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = real_array("x", VALUES.astype(ml_dtypes.bfloat16))

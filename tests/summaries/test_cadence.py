@@ -53,3 +53,16 @@ def test_seconds_count_from_the_last_written_step(monkeypatch):
 def test_arguments_are_checked(arguments, named):
     with pytest.raises(ValueError, match=named):
         Cadence(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"every_n_steps": 2.5}, "whole steps, not 2.5"),
+        ({"every_n_steps": True}, "whole steps, not True"),
+        ({"every_secs": "1"}, "seconds, not '1'"),
+    ],
+)
+def test_kinds_are_checked(arguments, named):
+    with pytest.raises(TypeError, match=named):
+        Cadence(**arguments)

@@ -132,6 +132,12 @@ def test_a_text_of_other_things_names_the_tag(text):
         encode_text("note", text)
 
 
+@pytest.mark.parametrize("text", ["\ud800", ["a", "\ud800"], [["a"], ["b", "c"]]])
+def test_a_text_that_cannot_be_written_names_the_tag(text):
+    with pytest.raises(ValueError, match="'note'"):
+        encode_text("note", text)
+
+
 def decoded(value):
     with Image.open(io.BytesIO(value.image.encoded_image_string)) as image:
         pixels = np.asarray(image)

@@ -1,3 +1,5 @@
+import copy
+import pickle
 import shutil
 import threading
 from pathlib import Path
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 from tensorboard.backend import process_graph
 
-from summaries import EventLog, encode_scalar, event_file
+from summaries import EventLog, SummaryWriter, encode_scalar, event_file
 from summaries._proto import tensorboardx_writer
 from summaries.event_log import GraphNode
 
@@ -97,11 +99,41 @@ def test_a_clock_that_went_back_does_not_hide_the_new_file(tmp_path):
         ({"start_step": -3}, "step"),
         ({"on_error": "ignore"}, "on_error"),
         ({"max_bytes": 0}, "max_bytes"),
+        ({"max_bytes": float("nan")}, "max_bytes"),
+        ({"filename_suffix": "a\0"}, "filename_suffix"),
+        ({"filename_suffix": "\ud800"}, "filename_suffix"),
     ],
 )
 def test_arguments_are_checked(tmp_path, options, named):
     with pytest.raises(ValueError, match=named):
         EventLog(tmp_path, **options)
+
+
+@pytest.mark.parametrize("name", ["flush_secs", "max_bytes", "filename_suffix"])
+def test_kinds_of_arguments_are_checked(tmp_path, name):
+    with pytest.raises(TypeError, match=f"{name} must be a"):
+        EventLog(tmp_path, **{name: None})
+
+
+@pytest.mark.parametrize(
+    ("logdir", "error"),
+    [("a\0b", ValueError), ("\ud800", ValueError), (b"run", TypeError), (None, TypeError)],
+)
+def test_what_is_no_path_is_refused(logdir, error):
+    with pytest.raises(error, match="logdir must be a"):
+        EventLog(logdir)
+
+
+def test_the_home_of_nobody_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="names no user's directory"):
+        EventLog("~nobody-of-this-name/run")
+
+
+@pytest.mark.parametrize("kind", [EventLog, SummaryWriter])
+@pytest.mark.parametrize("work", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_log_is_not_copied(tmp_path, kind, work):
+    with kind(tmp_path) as log, pytest.raises(TypeError, match="cannot be copied or pickled"):
+        work(log)
 
 
 def test_a_url_is_no_directory(tmp_path, monkeypatch):

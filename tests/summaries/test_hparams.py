@@ -48,22 +48,30 @@ def test_numpys_kinds_become_pythons(value, expected):
 
 
 @pytest.mark.parametrize(
-    "value", [None, [1, 2], (1,), {}, np.array([1]), 1j, b"x", object(), np.complex64(1)]
+    "value",
+    [None, [1, 2], (1,), {}, np.array([1]), 1j, b"x", object(), np.complex64(1), np.timedelta64(1)],
 )
 def test_other_kinds_are_refused_by_name(value):
     with pytest.raises(TypeError, match="hyper-parameter 'lr' takes a bool, int, float or str"):
         check_hparam("lr", value)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, np.float32(-np.inf)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, np.float32(-np.inf), 10**400], ids=type)
 def test_what_the_page_cannot_show_is_refused(value):
     with pytest.raises(ValueError, match="hyper-parameter 'lr' takes a finite number"):
         check_hparam("lr", value)
 
 
 def test_a_name_is_a_string():
-    with pytest.raises(TypeError, match="is a str, not 3"):
+    with pytest.raises(TypeError, match="the name of a hyper-parameter is a string, not int 3"):
         check_hparam(3, 1)
+
+
+def test_p079_half_a_character_is_no_text():
+    with pytest.raises(ValueError, match="hyper-parameter 'lr' has a lone surrogate"):
+        check_hparam("lr", "\ud800")
+    with pytest.raises(ValueError, match="the name of a hyper-parameter has a lone surrogate"):
+        check_hparam("\ud800", 1)
 
 
 @pytest.fixture

@@ -591,6 +591,51 @@ def test_p079_tensorboardx_s_way_makes_no_run_either(tmp_path, raw_events, scala
     assert scalars(tmp_path, "accuracy") == [(0, 0), (1, 1), (2, 2)]
 
 
+@pytest.mark.parametrize(
+    "arguments", [({"lr": 0.5, "n": 10**400},), ({"n": "\ud800"},), ({"lr": 1}, 5), ([1],)], ids=str
+)
+def test_hparams_that_are_refused_leave_the_others(tmp_path, raw_events, arguments):
+    with SummaryWriter(tmp_path) as writer:
+        writer.hparams({"lr": 0.1}, group="one")
+        with pytest.raises((TypeError, ValueError), match=r"hyper-parameter|group"):
+            writer.hparams(*arguments)
+        writer.add_scalar("a", 1, 0)
+    start, _ = hparams_of(writer, raw_events)
+    assert start.session_start_info.group_name == "one"
+    assert {k: v.number_value for k, v in start.session_start_info.hparams.items()} == {"lr": 0.1}
+
+
+def test_hparams_are_not_lost_on_a_full_disk(tmp_path, monkeypatch, raw_events):
+    writer = SummaryWriter(tmp_path, flush_secs=0)
+    writer.hparams({"lr": 0.1})
+    with monkeypatch.context() as patch:
+        patch.setattr("summaries.event_file.os.write", no_space)
+        with pytest.raises(OSError, match="No space"):
+            writer.add_scalar("a", 1, 0)
+    writer.add_scalar("a", 1, 0)
+    writer.close()
+    start, _ = hparams_of(writer, raw_events)
+    assert start.session_start_info.hparams["lr"].number_value == 0.1
+
+
+def test_a_status_is_one_of_three(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(ValueError, match="status must be one of success, failure, unknown"):
+            writer.close("done")
+        writer.add_scalar("a", 1, 0)
+
+
+def test_a_description_that_is_refused_may_be_given_again(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(ValueError, match="a description has a lone surrogate"):
+            writer.add_scalar("a", 1, 0, None, "A", "\ud800")
+        with pytest.raises(TypeError, match="a display name is a string, not int 5"):
+            writer.add_scalar("a", 1, 0, None, 5)
+        writer.add_scalar("a", 1, 0, None, "A", "text")
+    (value,) = raw_events(writer.log.path)[2].summary.value
+    assert value.metadata.summary_description == "text"
+
+
 def test_a_change_after_they_were_written_is_told(tmp_path, raw_events):
     with SummaryWriter(tmp_path) as writer:
         writer.hparams({"lr": 0.1})
