@@ -183,12 +183,12 @@ class Fitting:
         if back:
             self._remember()
         while True:
+            if total is not None and self.step >= total:
+                return "steps"
             if interruption.requested:
                 return "interrupt"
             if self.termination.requested:
                 return "SIGTERM"
-            if total is not None and self.step >= total:
-                return "steps"
             try:
                 feeds = feeder.next()
             except StopIteration:
@@ -249,7 +249,9 @@ class Fitting:
                 self._show()
                 show_at = now + self.progress.every
                 known = known and self._count() == step
-            if (save_steps and _passed(save_steps, before, step)) or now >= save_at:
+            wants = (save_steps and _passed(save_steps, before, step)) or now >= save_at
+            # The checkpoint of the last step comes after its evaluation: nothing goes on from it.
+            if wants and (total is None or step < total):
                 self.save()
                 save_at = clock() + (1e9 if save_secs is None else save_secs)
             if stop:

@@ -281,6 +281,47 @@ def test_ctrl_c_ends_the_step_saves_and_returns(model, tmp_path, capsys):
     assert model.fit(steps=7, logdir=tmp_path).steps.tolist() == [6, 7]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_step_leaves_its_evaluation(model, tmp_path, number):
+    history, ends = None, contextlib.nullcontext()
+    if number == signal.SIGTERM:
+        ends = pytest.raises(SystemExit)
+    with ends:
+        history = model.fit(
+            steps=5,
+            logdir=tmp_path,
+            eval=((X, Y), 2, {"loss": model.loss}),
+            hooks=[Raising(number, 5)],
+        )
+    assert history is None or history.stopped == "steps"
+    assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-5")
+    assert [step for step, _ in scalars(tmp_path / "eval")["loss"]] == [2, 4, 5]
+
+
+def test_a_killed_end_is_not_the_end(model, tmp_path, monkeypatch):
+    evaluation = importlib.import_module("optkit.train.evaluation").Evaluation
+    run = evaluation.run
+
+    def broken(self, session):
+        if session.value(model.step) == 7:
+            raise OSError("killed")
+        return run(self, session)
+
+    options = {
+        "steps": 7,
+        "logdir": tmp_path,
+        "eval": ((X, Y), 3, {"loss": model.loss}),
+        "save_checkpoint_steps": 1,
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "run", broken)
+        with pytest.raises(OSError, match="killed"):
+            model.fit(**options)
+    with tf.Session():
+        assert model.fit(**options).steps.tolist() == [7]
+    assert [step for step, _ in scalars(tmp_path / "eval")["loss"]] == [3, 6, 7]
+
+
 def test_sigterm_saves_and_ends_with_143(model, tmp_path):
     with pytest.raises(SystemExit) as caught:
         model.fit(steps=1000, logdir=tmp_path, hooks=[Raising(signal.SIGTERM, 5)])
