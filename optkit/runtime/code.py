@@ -1,17 +1,18 @@
 """The lines of a program: a plan's operations as Python source, and the values it refers to.
 
-The same lines make three functions: a plain one; one that also notes the shapes of its values;
-and, once these are known, one in which large values are written to places of their own in the
+The same lines make three functions: a plain one; one that also notes how its values lie in
+memory; and, once that is known, one in which large values are written to places of their own in the
 session's workspace.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from optkit.runtime.plan import Plan, Step
 from optkit.runtime.updates import DenseGroup, Part, flat, gathered
 from optkit.runtime.workspace import LARGE, Life, Tenant, placed
 
-__all__ = ["FILE", "Code", "StaleShapeError", "fold", "freed", "reached"]
+__all__ = ["FILE", "Code", "Layout", "StaleShapeError", "fold", "freed", "reached"]
 
 _FOLDED = 1 << 16
 """Elements up to which a constant expression is worked out once."""
@@ -32,6 +33,19 @@ _FOLDED = 1 << 16
 FILE = "<optkit program>"
 _NAME = re.compile(r"\b[vwrhg]\d+(?:_\d+)?\b")
 """A value of the run in the source."""
+
+
+class Layout(NamedTuple):
+    """How a value lay in memory: its shape, and whether its elements were in C's order."""
+
+    shape: tuple[int, ...]
+    in_order: bool
+
+    @classmethod
+    def of(cls, value: Any) -> Layout:
+        """That of a value."""
+        array = np.asarray(value)
+        return cls(array.shape, array.flags.c_contiguous)
 
 
 class StaleShapeError(Exception):
@@ -350,27 +364,25 @@ class Code:
         """The program, whatever the shapes are."""
         return self._function([line.source(line.text) for line in self.lines], self.space)
 
-    def noting(self, note: Callable[[dict[str, tuple[int, ...]]], None]) -> Callable[..., Any]:
-        """The program, which also gives the shapes of its values to `note` when it has them all."""
-        lines = ["shapes = {}"]
+    def noting(self, note: Callable[[dict[str, Layout]], None]) -> Callable[..., Any]:
+        """The program, which also gives the layouts of its values to `note` at its end."""
+        lines = ["layouts = {}"]
         for line in self.lines:
             lines.append(line.source(line.text))
             lines += [
-                line.source(f"shapes[{name!r}] = np.shape({name})")
+                line.source(f"layouts[{name!r}] = layout({name})")
                 for name in line.targets
                 if name[0] in "vw"
             ]
-        lines.insert(-1, "note(shapes)")
-        return self._function(lines, self.space | {"note": note})
+        lines.insert(-1, "note(layouts)")
+        return self._function(lines, self.space | {"layout": Layout.of, "note": note})
 
-    def planned(
-        self, shapes: Mapping[str, tuple[int, ...]], tenant: Tenant
-    ) -> Callable[..., Any] | None:
-        """The program for feeds and values of such shapes, with places for the large ones.
+    def planned(self, layouts: Mapping[str, Layout], tenant: Tenant) -> Callable[..., Any] | None:
+        """The program for feeds and values of such layouts, with places for the large ones.
 
         It raises `StaleShapeError` when a value has another shape. None where no value is large.
         """
-        lives, last = self._lives(shapes)
+        lives, last = self._lives(layouts)
         if not lives:
             return None
         starts, total = placed([Life(i, last[name], size) for name, (i, size) in lives.items()])
@@ -381,7 +393,7 @@ class Code:
         for name, start in zip(lives, starts, strict=True):
             line = self.lines[lives[name][0]]
             places[name] = f"p{name[1:]}"
-            space[places[name]] = workspace.array(start, shapes[name], line.dtype)
+            space[places[name]] = workspace.array(start, layouts[name].shape, line.dtype)
         lines: list[str] = []
         sure = {*lives, *self.static}
         for line in self.lines:
@@ -393,15 +405,18 @@ class Code:
                 if name not in sure:
                     if not line.condition:
                         sure.add(name)
-                    check = f"StaleShapeError.check({name}, {shapes[name]})"
+                    check = f"StaleShapeError.check({name}, {layouts[name].shape})"
                     lines.append(line.source(check))
             lines.append(line.source(line.into.format(out=places[line.targets[0]])))
         return self._function(lines, space)
 
     def _lives(
-        self, shapes: Mapping[str, tuple[int, ...]]
+        self, layouts: Mapping[str, Layout]
     ) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
         """The values that get a place, with their line and size, and the last line of each.
+
+        A place is in C's order, so what was not has none: the order in which elements are added up
+        shows.
 
         What an operation gives may be a view of what it takes, so that its life is theirs too.
         """
@@ -413,10 +428,11 @@ class Code:
             for name in line.reads():
                 seen |= shown.get(name, frozenset())
             last.update(dict.fromkeys(seen, i))
-            if line.into is not None and line.targets[0] in shapes:
+            if line.into is not None and line.targets[0] in layouts:
                 (name,) = line.targets
-                size = int(np.prod(shapes[name])) * np.dtype(line.dtype).itemsize
-                if size >= LARGE:
+                shape, in_order = layouts[name]
+                size = math.prod(shape) * np.dtype(line.dtype).itemsize
+                if in_order and size >= LARGE:
                     lives[name] = i, size
                     last[name] = i
                     seen = frozenset({name})

@@ -23,7 +23,7 @@ from optkit.backend import Backend
 from optkit.graph import Operation
 from optkit.ops.random import Stream
 from optkit.runtime.arenas import Arenas
-from optkit.runtime.code import Code, StaleShapeError
+from optkit.runtime.code import Code, Layout, StaleShapeError
 from optkit.runtime.device_program import DeviceProgram, device_program
 from optkit.runtime.execution import stream_of
 from optkit.runtime.interrupts import HeldBack
@@ -33,7 +33,7 @@ from optkit.runtime.updates import DenseGroup, dense_groups, row_updates, seen_w
 __all__ = ["Program", "compiled"]
 
 _VERSIONS = 8
-"""Shapes of feeds for which a program keeps a version with planned memory."""
+"""Layouts of feeds for which a program keeps a version with planned memory."""
 
 
 def compiled(plan: Plan, backend: Backend) -> Program | DeviceProgram | None:
@@ -61,8 +61,8 @@ class Program:
         self._rows = row_updates(plan, self._seen)
         self._code: Code | None = None
         self._plain: Callable[..., Any] | None = None
-        # By the shapes of what is fed; the least recently made goes first.
-        self._versions: dict[tuple[tuple[int, ...], ...], _Version] = {}
+        # By the shapes and strides of what is fed; the least recently made goes first.
+        self._versions: dict[Any, _Version] = {}
         self._departures = 0
 
     @property
@@ -88,12 +88,12 @@ class Program:
         function = self._plain
         version = None
         if self._code.plannable:
-            shapes = tuple(array.shape for array in fed)
-            version = self._versions.get(shapes)
+            key = tuple([(array.shape, array.strides) for array in fed])
+            version = self._versions.get(key)
             if version is not None:
                 function = version.function()
             else:
-                self._versions[shapes] = _Version(self._code, self._plain)
+                self._versions[key] = _Version(self._code, self._plain)
                 if len(self._versions) > _VERSIONS:
                     del self._versions[next(iter(self._versions))]
         try:
@@ -158,29 +158,29 @@ class Program:
 
 
 class _Version:
-    """A program for feeds of given shapes.
+    """A program for feeds of given shapes and strides.
 
     The first run with them is the plain one, since many are the last too; the second notes the
-    shapes of all values; then the large values get their places.
+    layouts of all values; then the large values get their places.
     """
 
     def __init__(self, code: Code, plain: Callable[..., Any]) -> None:
         self._code = code
         self._plain = plain
-        self._shapes: dict[str, tuple[int, ...]] | None = None
+        self._layouts: dict[str, Layout] | None = None
         self._function: Callable[..., Any] | None = None
 
     def function(self) -> Callable[..., Any]:
         """The function to run now."""
         if self._function is not None:
             return self._function
-        if self._shapes is None:
+        if self._layouts is None:
             return self._code.noting(self._note)
-        self._function = self._code.planned(self._shapes, self) or self._plain
+        self._function = self._code.planned(self._layouts, self) or self._plain
         return self._function
 
-    def _note(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        self._shapes = shapes
+    def _note(self, layouts: dict[str, Layout]) -> None:
+        self._layouts = layouts
 
     def leave(self) -> None:
         """Let go of the workspace; the next run takes places in the new one."""

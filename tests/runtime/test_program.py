@@ -802,8 +802,25 @@ def test_planned_values_of_a_step_are_those_of_the_reference(pair, all_planned):
     rng = np.random.default_rng(3)
     for batch in [5, 5, 5, 7, 5, 7, 7, 7, 5, 1, 1, 1, 7]:  # the workspace moves when it grows
         pair.run([train, net], {x: rng.standard_normal((batch, 30)).astype(np.float32)})
-    version = program_of(pair.fast)._versions[((7, 30),)]
+    version = program_of(pair.fast)._versions[(((7, 30), (120, 4)),)]
     assert version._function not in (None, version._plain)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sums_have_the_same_bits_with_planned_memory(pair, all_planned, order):
+    """Whatever the order in memory of what is added up, which is that of the feed here."""
+    x = optkit.placeholder(optkit.float32, [None, None])
+    totals = [
+        optkit.reduce_sum(optkit.exp(each * scale) + 1.0)
+        for each in (x, optkit.transpose(x))
+        for scale in (0.1, 0.3, 0.5, 0.7, 1.1, 1.3)
+    ]
+    value = np.random.default_rng(0).standard_normal((300, 41)).astype(np.float32)
+    fed = {x: np.asarray(value, order=order)}
+    first = pair.run(totals, fed)
+    for _ in range(4):
+        pair.run(totals, {x: value})
+        assert pair.run(totals, fed) == first
 
 
 def test_a_view_keeps_the_place_of_what_it_shows(pair, all_planned):
@@ -839,7 +856,7 @@ def test_shapes_of_a_run_that_was_interrupted_are_noted_anew(pair, all_planned):
     for value in [1.0, np.nan, 1.0, 1.0]:  # the second run notes
         pair.run(y, {x: [value, 2.0]})
     (version,) = program_of(pair.fast)._versions.values()
-    assert len(version._shapes) == 4
+    assert len(version._layouts) == 4
 
 
 def test_a_value_whose_shape_depends_on_values_is_not_written_to_a_planned_place(pair, all_planned):
