@@ -80,7 +80,8 @@ def fit(
     A session is made, its variables are initialised, batches are fed one after another, and a bar
     shows loss, rate and norm. With a `logdir` the graph's summaries, evaluations and checkpoints
     go there, and the next `fit` with the same logdir goes on from the newest checkpoint as if
-    there had been no break. Ctrl-C ends the step at hand, saves, and returns what was measured.
+    there had been no break; where no step is left, it warns and only evaluates. Ctrl-C ends the
+    step at hand, saves, and returns what was measured.
 
     Args:
         train_op: what `optimize_loss`, `create_train_op` or `minimize` gave.
@@ -191,6 +192,9 @@ def fit(
         if total is not None and step >= total:
             _tell_nothing_to_do(step, total, folder if state is not None else None)
             history.stopped = "steps"
+            if evaluation is not None:  # what is trained is known as well as after training
+                for name, value in evaluation.run(running).items():
+                    history.record(step, f"eval/{name}", value)
             return history
         termination = Termination()
         stack.callback(termination.release)

@@ -10,6 +10,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import optkit as tf
+import summaries
 from optkit.train import fitting, run_log
 from optkit.train.batches import batches
 from optkit.train.fit import fit
@@ -154,6 +155,22 @@ def test_a_run_that_is_through_its_data_has_nothing_left_to_do(tmp_path):
         tf.reset_default_graph()
         history = Model().fit(batches((X, Y), 10, seed=1, epochs=1), logdir=tmp_path)
         assert (len(history), history.stopped) == (count, "data")
+
+
+def test_the_same_call_again_evaluates_what_is_trained(tmp_path):
+    def fit():
+        tf.reset_default_graph()
+        model = Model()
+        return model.fit(steps=6, logdir=tmp_path, eval=((X, Y), 4, {"loss": model.loss}))
+
+    first = fit()
+    with pytest.warns(RuntimeWarning, match="nothing to do: the global step is 6 already"):
+        again = fit()
+    assert again.final == {"eval/loss": first.final["eval/loss"]}
+    assert (len(again), again.stopped) == (0, "steps")
+    assert "0 steps" in repr(again)
+    points = summaries.read(tmp_path / "eval").scalars("loss")
+    assert points.steps.tolist() == [4, 6]  # none twice
 
 
 def test_the_default_session_goes_on(model):
