@@ -82,7 +82,7 @@ def _loop(arrays: int, size: int) -> dict[str, Callable]:
     x, y = np.zeros(length, F), np.zeros(length, F)
     return {
         "loop over as many bytes": lambda: in_chunks(
-            lambda start, stop: axpy(x[start:stop], y[start:stop], F(0.1)), length, 1 << 15
+            lambda _, start, stop: axpy(x[start:stop], y[start:stop], F(0.1)), length, 1 << 15
         )
     }
 
