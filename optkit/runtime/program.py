@@ -79,6 +79,8 @@ class Program:
     ) -> Callable[[], list[Any]]:
         """Compute; what comes back makes what was written the state, and gives the results.
 
+        Both are called with NumPy's floating-point warnings off.
+
         Whatever is raised, nothing has changed; the reference tells what was wrong, and where.
         """
         if self._plain is None or self._departures != arenas.departures:
@@ -116,11 +118,10 @@ class Program:
         def stream(op: Operation) -> Stream:
             return stream_of(op, state, written, entropy)
 
-        with np.errstate(all="ignore"):
-            results, updates = function(state, fed, written, stream)
+        results, updates = function(state, fed, written, stream)
 
         def write() -> list[Any]:
-            with np.errstate(all="ignore"), HeldBack():
+            with HeldBack():
                 for apply, arguments in updates:
                     apply(*arguments)
                 arenas.commit(state, written)

@@ -17,6 +17,8 @@ from traceback import clear_frames
 from types import TracebackType
 from typing import Any, NoReturn
 
+import numpy as np
+
 from optkit import backend as backends
 from optkit.backend.cuda.device import BrokenStateError, is_fault
 from optkit.backend.select import on_device
@@ -283,16 +285,17 @@ class Session:
         program = self._program(plan)
         failure: Exception | None = None
         if program is not None:
-            try:
-                write = program(self._state, self._arenas, self._entropy, fed)
-            except Exception as error:  # nothing has changed: the reference tells
-                if is_fault(error):
-                    raise
-                if isinstance(error, MemoryError):
-                    clear_frames(error.__traceback__)  # they hold what the program has computed
-                failure = error
-            else:
-                return write()  # from here on it counts, whatever a signal handler raises
+            with np.errstate(all="ignore"):
+                try:
+                    write = program(self._state, self._arenas, self._entropy, fed)
+                except Exception as error:  # nothing has changed: the reference tells
+                    if is_fault(error):
+                        raise
+                    if isinstance(error, MemoryError):
+                        clear_frames(error.__traceback__)  # they hold what the program has computed
+                    failure = error
+                else:
+                    return write()  # from here on it counts, whatever a signal handler raises
         run = Run(self._graph, self._backend, plan, self._state, self._entropy, fed)
         results = run.compute()
         if failure is not None and not isinstance(failure, _COMPLAINTS):
