@@ -14,6 +14,7 @@ import pytest
 
 import optkit as tf
 from optkit import ops, summary
+from optkit.backend.arrays import to_numpy
 from optkit.graph import Kind, Operation, Tensor, get_default_graph
 from optkit.nesting import flatten
 from optkit.ops.core import REGISTRY
@@ -24,7 +25,7 @@ from tests.ops.table import TABLE
 
 def everything(session):
     """All that a session holds, bit for bit."""
-    return {op.name: np.asarray(held).tobytes() for op, held in session._state.items()}
+    return {op.name: to_numpy(held).tobytes() for op, held in session._state.items()}
 
 
 def bits(value):
