@@ -45,6 +45,54 @@ class Tracked:
         return self._array.__dlpack__(**options)
 
 
+class Sparse:
+    """As a sparse PyTorch tensor: its merged values are a tensor."""
+
+    is_sparse = True
+
+    def __init__(self, array, steps=()):
+        self._array = array
+        self._steps = steps
+
+    def detach(self):
+        return Sparse(self._array, ("detach",))
+
+    def coalesce(self):
+        return Sparse(self._array, (*self._steps, "coalesce"))
+
+    def values(self):
+        assert self._steps == ("detach", "coalesce")
+        return Tracked(self._array, ("detach",))
+
+    def cpu(self):
+        raise AssertionError("all of it")
+
+
+class Small:
+    """As a PyTorch tensor of bfloat16, which NumPy has not."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("unsupported ScalarType")
+
+    def float(self):
+        return self._array
+
+
+class Valueless(Small):
+    """As a PyTorch tensor of the device "meta"."""
+
+    def cpu(self):
+        raise NotImplementedError("no data")
+
+
 class Exporting:
     """An array that knows DLPack alone, or `__array__` too where DLPack fails."""
 
@@ -76,11 +124,24 @@ VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
         OnDevice(VALUES),
         OnDeviceWithInterface(VALUES),
         Tracked(VALUES),
+        Sparse(VALUES),
+        Small(VALUES),
         Exporting(VALUES),
         Exporting(VALUES, BufferError("no")),
         Exporting(VALUES, RuntimeError("no")),
     ],
-    ids=["numpy", "list", "device", "cupy", "torch", "dlpack", "dlpack fails", "dlpack raises"],
+    ids=[
+        "numpy",
+        "list",
+        "device",
+        "cupy",
+        "torch",
+        "sparse",
+        "small",
+        "dlpack",
+        "dlpack fails",
+        "dlpack raises",
+    ],
 )
 def test_p101_any_array_becomes_numpy(wrapped):
     array = to_numpy(wrapped)
@@ -105,6 +166,11 @@ def test_memory_is_shared_where_it_can_be():
 def test_what_is_not_real_names_the_tag(value):
     with pytest.raises(TypeError, match="'loss' takes real numbers, not"):
         real_array("loss", value)
+
+
+def test_a_tensor_without_values_names_the_tag():
+    with pytest.raises(TypeError, match="'loss' takes real numbers: no data"):
+        real_array("loss", Valueless(VALUES))
 
 
 def test_a_ragged_list_names_the_tag():

@@ -28,6 +28,19 @@ def torch_parameters():
     return torch.tensor(1.0), arrays
 
 
+def torch_sparse():
+    """Rows of an embedding, one of them twice."""
+    torch = pytest.importorskip("torch")
+    arrays = {}
+    for name, array in ARRAYS.items():
+        values = torch.from_numpy(np.concatenate([array, array[:1]]) / 2)
+        values[1 : len(array)] *= 2
+        rows = torch.arange(len(array) + 1) % len(array)
+        shape = (99, *array.shape[1:])
+        arrays[name] = torch.sparse_coo_tensor(rows[None], values, shape, check_invariants=True)
+    return torch.tensor(1.0), arrays
+
+
 def jax_arrays():
     jax_numpy = pytest.importorskip("jax.numpy")
     return jax_numpy.float32(1), {name: jax_numpy.asarray(a) for name, a in ARRAYS.items()}
@@ -74,7 +87,8 @@ def write(logdir, loss, arrays):
 
 
 @pytest.mark.parametrize(
-    "library", [torch_arrays, torch_parameters, jax_arrays, cupy_arrays, dlpack_arrays]
+    "library",
+    [torch_arrays, torch_parameters, torch_sparse, jax_arrays, cupy_arrays, dlpack_arrays],
 )
 def test_any_library_gives_what_numpy_gives(tmp_path, library):
     loss, arrays = library()
@@ -89,6 +103,28 @@ def test_any_library_gives_what_numpy_gives(tmp_path, library):
             np.testing.assert_array_equal(theirs[tag][1].limits, value.limits)
         elif isinstance(value, float):
             assert theirs[tag][1] == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2"])
+def test_small_floats_of_pytorch(tmp_path, dtype):
+    torch = pytest.importorskip("torch")
+    gradient = torch.tensor([-3.0, 0.5, 1.25]).to(getattr(torch, dtype)).requires_grad_()
+    loss = torch.tensor(1.5, requires_grad=True).to(gradient.dtype)
+    with OptimizerSummaries(tmp_path) as summaries:
+        summaries.step(1, loss=loss, gradients={"w": gradient})
+    run = read(tmp_path)
+    assert run.scalars("loss").values == [1.5]
+    (histogram,) = run.histograms("gradients/w").values
+    assert (histogram.min, histogram.max, histogram.sum) == (-3, 1.25, -1.25)
+
+
+def test_a_tensor_without_values_names_the_tag(tmp_path):
+    torch = pytest.importorskip("torch")
+    with OptimizerSummaries(tmp_path) as summaries:
+        with pytest.raises(TypeError, match="'gradients/w' takes real numbers: "):
+            summaries.step(1, gradients={"w": torch.empty(3, device="meta")})
+        with pytest.raises(TypeError, match="'loss' takes real numbers: "):
+            summaries.step(1, loss=torch.empty((), device="meta"))
 
 
 def test_a_pytorch_training_loop(tmp_path):
