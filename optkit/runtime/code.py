@@ -106,7 +106,8 @@ class Code:
         }
         self.names: dict[int, str] = {}
         self.constants: dict[int, Any] = {}
-        self.filled: set[Part] = set()
+        # The gradient buffers that hold this run's gradients, and in which branch they do.
+        self.filled: dict[Part, tuple[tuple[int, bool], ...]] = {}
         self.updates: list[str] = []
         # The names that have no value when a branch is not taken.
         self.conditional: list[str] = []
@@ -257,7 +258,7 @@ class Code:
         part = self.norms.get(step.inputs) if step.op.kind.name == "GlobalNorm" else None
         if part is None or part.buffer is None or part.buffer.dtype.itemsize < 4:
             return False
-        self._fill(part)
+        self._fill(part, step)
         bounds = [(start, stop) for _, start, stop in part.span.rows]
         runs = norm_runs([stop - start for start, stop in bounds])
         views = [part.buffer[bounds[first][0] : bounds[stop - 1][1]] for first, stop in runs]
@@ -265,22 +266,19 @@ class Code:
         self._line(step, self._targets(step), text, fresh=True)
         return True
 
-    def _fill(self, part: Part) -> None:
-        """Gather gradients in the buffer; constant ones once and for all."""
-        if part in self.filled:
+    def _fill(self, part: Part, step: Step) -> None:
+        """Gather gradients in the buffer for a step; constant ones once and for all."""
+        branch = self.filled.get(part)
+        if branch is not None and branch == step.branch[: len(branch)]:
             return
-        self.filled.add(part)
+        self.filled[part] = step.branch
         for i, (place, variable) in enumerate(zip(part.places, part.variables, strict=True)):
             slot = part.slot(i)
             if place in self.constants:
                 gathered(slot, self.constants[place], variable.name)
             elif place not in self.in_slot or self.slots[place].ctypes.data != slot.ctypes.data:
-                self.lines.append(
-                    _Line(
-                        f"gathered({self.bound(slot)}, {self.name(place)}, "
-                        f"{self.bound(variable.name)})"
-                    )
-                )
+                text = f"{self.bound(slot)}, {self.name(place)}, {self.bound(variable.name)}"
+                self.lines.append(_Line(f"gathered({text})", self._condition(step)))
 
     # -- writes -----------------------------------------------------------------------------
 
@@ -302,35 +300,41 @@ class Code:
         arguments = ", ".join(self.name(place) for place in row.step.inputs)
         name = f"r{op.index}"
         self._line(row.step, [name], f"{self.bound(row.compute)}({arguments})")
-        self.updates.append(f"({self.bound(row.apply)}, {name})")
+        self._update(row.step, f"({self.bound(row.apply)}, {name})")
 
     def group(self, group: DenseGroup) -> None:
         """Fused updates: gradients and hyper-parameters now, the rest at the end.
 
         New values that are seen in the run are made now, beside the old ones.
         """
-        op = group.steps[0].op
+        step = group.steps[0]
+        op = step.op
         places = group.hyper if group.scale is None else (*group.hyper, group.scale)
         numbers = f"h{op.index}"
         arguments = ", ".join(self.name(place) for place in places)
         text = f"{self.bound(group.numbers)}({arguments})"
-        self._line(group.steps[0], [numbers], text, fresh=True)
+        self._line(step, [numbers], text, fresh=True)
         work = self.bound(group.stage if group.seen else group.apply)
         for part in group.parts:
             if part.buffer is None:
                 gradient = f"g{op.index}_{part.span.rows[0][0]}"
                 text = f"flat({self.bound(part)}, {self.name(part.places[0])})"
-                self._line(group.steps[0], [gradient], text)
+                self._line(step, [gradient], text)
             else:
-                self._fill(part)
+                self._fill(part, step)
                 gradient = self.bound(part.buffer)
             if group.seen:
                 text = f"{work}({self.bound(part)}, {gradient}, {numbers})"
                 self.lines.append(_Line(text))
                 self._show(group, part)
-                self.updates.append(f"({self.bound(part.write_staged)}, ())")
+                self._update(step, f"({self.bound(part.write_staged)}, ())")
             else:
-                self.updates.append(f"({work}, ({self.bound(part)}, {gradient}, {numbers}))")
+                self._update(step, f"({work}, ({self.bound(part)}, {gradient}, {numbers}))")
+
+    def _update(self, step: Step, update: str) -> None:
+        """Something to be done in place at the end, if the branches around the step are taken."""
+        condition = self._condition(step)
+        self.updates.append(f"*([{update}] if {condition} else [])" if condition else update)
 
     def _show(self, group: DenseGroup, part: Part) -> None:
         """Name the new values of a part for those that see them."""

@@ -291,7 +291,7 @@ class DeviceCode:
         start = self.bound(functools.partial(rows.start, self.backend.xp))
         numbers = self._numbers(hyper, rows.update.number)
         arguments = f"{self.on_device(gradient)}, {self.anywhere(indices)}, {numbers}"
-        self._update(f"{start}({arguments})")
+        self._update(rows.step, f"{start}({arguments})")
 
     def group(self, group: DeviceGroup) -> None:
         """Fused updates: everything but the launch now, the launch at the end.
@@ -302,7 +302,7 @@ class DeviceCode:
         assert group.update is not None
         arguments = f"{self._list(group.gradients)}, {self._numbers(hyper, group.update.number)}"
         if not group.seen:
-            self._update(f"{self.bound(group.start)}({arguments})")
+            self._update(group.steps[0], f"{self.bound(group.start)}({arguments})")
             return
         self.lines.append(f"{self.bound(group.stage_all)}({arguments})")
         self.updates.append(self.bound(group.write_staged))
@@ -324,10 +324,11 @@ class DeviceCode:
                 names.append(f"number({self.on_device(place)}, {self.bound(dtype)})")
         return f"[{', '.join(names)}]"
 
-    def _update(self, call: str) -> None:
+    def _update(self, step: Step, call: str) -> None:
+        """A launch that is left for the end, if the branches around the step are taken."""
         name = f"u{len(self.updates)}"
-        self.lines.append(f"{name} = {call}")
-        self.updates.append(name)
+        self._line(step, [name], call)
+        self.updates.append(f"*([{name}] if {name} else [])" if step.branch else name)
 
     # -- the end ----------------------------------------------------------------------------
 

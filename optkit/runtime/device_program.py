@@ -29,7 +29,7 @@ from optkit.runtime.device_updates import DeviceGroup, device_rows
 from optkit.runtime.execution import handed_out, stream_of
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
-from optkit.runtime.updates import dense_groups, seen_writes
+from optkit.runtime.updates import dense_groups, is_ready, seen_writes
 
 __all__ = ["DeviceProgram", "device_program"]
 
@@ -108,14 +108,16 @@ class DeviceProgram:
         return write
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
-        for group in self._groups:
+        groups = [g for g in self._groups if all(is_ready(step, state) for step in g.steps)]
+        fused_rows = [row for row in self._rows if is_ready(row.step, state)]
+        for group in groups:
             group.arrange(state, arenas)
-        for rows in self._rows:
+        for rows in fused_rows:
             rows.arrange(state, arenas)
         code = DeviceCode(self._plan, self._backend)
-        special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
-        special |= {rows.step for rows in self._rows}
-        staged = {group.steps[-1]: group for group in self._groups if group.seen}
+        special = {step for group in groups for step in (*group.steps, *group.absorbed)}
+        special |= {rows.step for rows in fused_rows}
+        staged = {group.steps[-1]: group for group in groups if group.seen}
         for step in self._plan.steps:
             if step in staged:
                 code.group(staged[step])
@@ -125,9 +127,9 @@ class DeviceProgram:
                 code.write(step)
             else:
                 code.compute(step)
-        for rows in self._rows:
+        for rows in fused_rows:
             code.rows(rows)
-        for group in self._groups:
+        for group in groups:
             if not group.seen:
                 code.group(group)
         self._function = code.function()

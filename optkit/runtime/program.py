@@ -6,9 +6,9 @@ gets. Then, with Ctrl-C held back, the fused updates work in place and the rest 
 For feeds of shapes that come again, large values are given places in the session's workspace.
 
 A write whose result is seen in the same run (by a read after it, or by another write) makes its
-values beside the old ones, at its place, and so does one in a branch of a `cond`. What does more
-than give values (`Print`, `py_func`) is left to `execution.Run`, the reference; `compiled` then
-gives None.
+values beside the old ones, at its place. Updates in a branch of a `cond` are fused together, and
+left out where it is not taken. What does more than give values (`Print`, `py_func`) is left to
+`execution.Run`, the reference; `compiled` then gives None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from optkit.runtime.device_program import DeviceProgram, device_program
 from optkit.runtime.execution import stream_of
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
-from optkit.runtime.updates import DenseGroup, dense_groups, row_updates, seen_writes
+from optkit.runtime.updates import DenseGroup, dense_groups, is_ready, row_updates, seen_writes
 
 __all__ = ["Program", "compiled"]
 
@@ -130,14 +130,16 @@ class Program:
         return write
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
-        for group in self._groups:
+        groups = [g for g in self._groups if all(is_ready(step, state) for step in g.steps)]
+        fused_rows = [row for row in self._rows if is_ready(row.step, state)]
+        for group in groups:
             group.arrange(state, arenas)
-        for row in self._rows:
+        for row in fused_rows:
             row.arrange(state, arenas)
-        code = Code(self._plan, self._groups, arenas)
-        special = {step for group in self._groups for step in (*group.steps, *group.absorbed)}
-        special |= {row.step for row in self._rows}
-        staged = {group.steps[-1]: group for group in self._groups if group.seen}
+        code = Code(self._plan, groups, arenas)
+        special = {step for group in groups for step in (*group.steps, *group.absorbed)}
+        special |= {row.step for row in fused_rows}
+        staged = {group.steps[-1]: group for group in groups if group.seen}
         for step in self._plan.steps:
             if step in staged:
                 code.group(staged[step])
@@ -147,9 +149,9 @@ class Program:
                 code.write(step)
             else:
                 code.compute(step)
-        for row in self._rows:
+        for row in fused_rows:
             code.rows(row)
-        for group in self._groups:
+        for group in groups:
             if not group.seen:
                 code.group(group)
         code.end()

@@ -27,6 +27,7 @@ __all__ = [
     "check_scalars",
     "check_shape",
     "dense_groups",
+    "is_ready",
     "row_updates",
     "seen_writes",
 ]
@@ -36,7 +37,7 @@ def seen_writes(plan: Plan) -> dict[Operation, int | None]:
     """The writes whose results are seen in the run, and the index of the first that sees each.
 
     The index is None where another write to the variable is one of them, and for writes that
-    happen on a condition.
+    happen on a condition, of which nobody knows beforehand what is seen.
     """
     writes = [step for step in plan.steps if step.op.kind.access == "write"]
     makers = {place: step.op for step in writes for place in step.outputs}
@@ -50,7 +51,8 @@ def seen_writes(plan: Plan) -> dict[Operation, int | None]:
             seen.setdefault(makers[place], plan.steps[-1].op.index + 1)
     count = Counter(variable for step in writes for variable in step.op.variables)
     for step in writes:
-        if step.branch or any(count[variable] > 1 for variable in step.op.variables):
+        unsure = step.op in seen and step.branch
+        if unsure or any(count[variable] > 1 for variable in step.op.variables):
             seen[step.op] = None
     return seen
 
@@ -96,7 +98,7 @@ class Part:
 
 @dataclass(eq=False)
 class DenseGroup:
-    """Dense updates by one equation with the same hyper-parameters.
+    """Dense updates by one equation with the same hyper-parameters, in one branch.
 
     Attributes:
         steps: the updates.
@@ -174,6 +176,14 @@ class DenseGroup:
         self.kernel(part.staged, gradient, numbers)
 
 
+def is_ready(step: Step, state: Container[Operation]) -> bool:
+    """Whether an update can be fused: in a branch that is not taken a variable may have no value.
+
+    Elsewhere it must have one, and who misses it says so.
+    """
+    return not step.branch or all(variable in state for variable in step.op.variables)
+
+
 _Group = TypeVar("_Group", bound=DenseGroup)
 
 
@@ -194,7 +204,7 @@ def dense_groups(
         op = step.op
         if op.kind.name == "Update" and seen.get(op, 0) is not None and _is_regular(op):
             attrs = op.attrs
-            key = attrs["equation"], attrs["dtype"], step.inputs[1:], op in seen
+            key = attrs["equation"], attrs["dtype"], step.inputs[1:], step.branch, op in seen
             group = groups.setdefault(key, kind([], step.inputs[1:], op in seen))
             group.steps.append(step)
     producers = {place: step for step in plan.steps for place in step.outputs}

@@ -977,3 +977,67 @@ def test_an_update_in_a_branch(pair):
     pair.run(optkit.global_variables_initializer())
     for value in [True, False, True, True, False]:
         pair.run([train, w], {flag: value})
+
+
+def test_updates_in_a_branch_are_fused(pair):
+    """Also where clipping has a factor for all, in arenas of several variables, and by rows."""
+    shapes = [[2, 3], [4], [3]]
+    variables = [optkit.Variable(optkit.ones(shape)) for shape in shapes]
+    table = optkit.Variable(optkit.ones([5, 2]))
+    x = optkit.placeholder(optkit.float32, [])
+    flag, other = optkit.placeholder(optkit.bool, []), optkit.placeholder(optkit.bool, [])
+    opt = optkit.train.AdamOptimizer(0.1)
+    momentum = optkit.train.MomentumOptimizer(0.1, 0.9)
+    grads = [x * v for v in variables]
+    clipped, norm = optkit.clip_by_global_norm(grads, 0.5)
+    rows = optkit.IndexedSlices(x * optkit.ones([2, 2]), [1, 3])
+
+    def yes():
+        first = opt.apply_gradients(list(zip(clipped, variables, strict=True)))
+        inner = optkit.cond(other, lambda: momentum.apply_gradients([(rows, table)]), optkit.no_op)
+        return optkit.group(first, inner)
+
+    train = optkit.cond(flag, yes, optkit.no_op)
+    pair.run(optkit.global_variables_initializer())
+    for i in range(12):
+        feed = {x: 0.25 * i, flag: i % 3 > 0, other: i % 2 > 0}
+        pair.run([train, norm] if i % 4 else [train, grads[0]], feed)
+    pair.run(train, {x: 1.0, flag: True, other: True})
+    program = pair.fast._programs[pair.fast._plan([train], [x, flag, other])]
+    assert [len(group.steps) for group in program._groups] == [3]
+    assert len(program._rows) == 1
+
+
+def test_a_norm_in_a_branch_is_no_norm_for_those_outside(pair):
+    """Gradients are gathered where they are needed, whichever branch was first to need them."""
+    variables = [optkit.Variable([1.0, 2.0]), optkit.Variable([3.0])]
+    grads = [optkit.placeholder(optkit.float32, v.shape) for v in variables]
+    flag, other = optkit.placeholder(optkit.bool, []), optkit.placeholder(optkit.bool, [])
+    inside = optkit.cond(other, lambda: optkit.global_norm(grads), lambda: optkit.constant(0.0))
+    outside = optkit.global_norm(grads)
+    opt = optkit.train.AdamOptimizer(0.1)
+    pairs = list(zip(grads, variables, strict=True))
+    train = optkit.cond(flag, lambda: opt.apply_gradients(pairs), optkit.no_op)
+    pair.run(optkit.global_variables_initializer())
+    for i in range(16):
+        feed = {g: np.full(v.shape, 1.0 + i) for g, v in pairs}
+        feed |= {flag: i % 2 > 0, other: i % 4 > 1}
+        pair.run([train, inside] if i < 8 else [train, inside, outside], feed)
+
+
+def test_a_branch_that_is_never_taken_needs_no_values(pair):
+    w, never = optkit.Variable([1.0]), optkit.Variable([1.0])
+    flag = optkit.placeholder(optkit.bool, [])
+    rate = optkit.train.GradientDescentOptimizer(0.5)
+
+    def step(variable):
+        return rate.apply_gradients([(optkit.ones([1]), variable)])
+
+    train = optkit.cond(flag, lambda: step(w), lambda: step(never))
+    pair.run(w.initializer)
+    for _ in range(3):
+        pair.run([train, w], {flag: True})
+    pair.run(train, {flag: False})
+    pair.run(never.initializer)
+    for value in [False, True, False]:
+        pair.run(train, {flag: value})
