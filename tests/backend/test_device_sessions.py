@@ -146,6 +146,25 @@ def test_updates_whose_results_are_seen_are_one_launch():
 
 
 @pytest.mark.cusim
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_step_that_is_taken_on_a_condition_is_one_launch(scaled):
+    """That of accumulated gradients, and that of scaled losses."""
+    if scaled:
+        optimizer = tf.contrib.mixed_precision.LossScaleOptimizer(tf.train.AdamOptimizer(0.01), 8)
+        expected = [1, 1, 1, 1]
+    else:
+        optimizer = tf.train.GradientAccumulationOptimizer(tf.train.AdamOptimizer(0.01), steps=2)
+        expected = [0, 1, 0, 1]
+    net = Net(optimizer)
+    seen = []
+    for seed in range(4):
+        with logged() as log:
+            net.session.run(net.train_op, net.feed(seed))
+        seen.append(sum(name.startswith("update") for name in log))
+    assert seen == expected
+
+
+@pytest.mark.cusim
 def test_updates_of_one_variable_by_two_optimizers_are_a_launch_each():
     w = tf.Variable(np.ones(3, "f4"))
     loss = tf.reduce_sum(w * w)
