@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from summaries.bands import Band
 from summaries.histogram import Histogram
 from summaries.reader import Histograms, Patterns, Selection
-from summaries.runs import Runs, Source, read
+from summaries.runs import EVAL, Runs, Source, read
 
 KINDS = ("scalars", "histograms", "distributions")
 X_AXES = ("step", "time")
@@ -109,7 +110,7 @@ def plot(
 
         def draw(axes: Any, _: str, tag: str) -> None:
             if band:
-                _draw_bands(axes, {name: each[tag] for name, each in bands.items() if tag in each})
+                _draw_bands(axes, bands[tag])
             else:
                 _draw_lines(axes, runs, tag, x, smoothing)
             if log:
@@ -198,14 +199,22 @@ def _draw_lines(axes: Any, runs: Runs, tag: str, x: str, smoothing: float) -> No
     axes.grid(alpha=0.25)
 
 
-def _mean_bands(runs: Runs, tags: list[str]) -> dict[str, Any]:
+def _mean_bands(runs: Runs, tags: list[str]) -> dict[str, dict[str, Band]]:
+    """For each tag the bands of the groups, those of their evaluations apart."""
     groups = runs.groups()
-    if len(groups) == len(runs):
-        groups = {f"mean of {len(runs)} runs": runs}
-    return {name: group.bands(tags) for name, group in groups.items()}
+    if groups.keys() <= set(runs.names):  # none is named
+        groups = {f"mean of {len(groups)} runs": runs}
+    found: dict[str, dict[str, Band]] = {tag: {} for tag in tags}
+    for name, group in groups.items():
+        bands = group.bands([*tags, *(f"{EVAL}/{tag}" for tag in tags)])
+        for tag in tags:
+            for key, label in ((tag, name), (f"{EVAL}/{tag}", f"{name}, eval")):
+                if key in bands:
+                    found[tag][label] = bands[key]
+    return found
 
 
-def _draw_bands(axes: Any, bands: dict[str, Any]) -> None:
+def _draw_bands(axes: Any, bands: dict[str, Band]) -> None:
     for index, (name, each) in enumerate(bands.items()):
         colour = f"C{index % 10}"
         axes.plot(each.steps, each.mean, color=colour, linewidth=1.4, label=name)

@@ -29,6 +29,7 @@ StrPath: TypeAlias = str | os.PathLike[str]
 Source: TypeAlias = StrPath | Iterable[StrPath] | Mapping[str, StrPath]
 
 _KINDS = ("scalar", "histogram", "text", "image", "tensor")
+EVAL = "eval"  # the directory of a run's evaluations, below the run's own
 _SCALARS = {"run": object, "tag": object, "step": np.int64, "value": float, "wall_time": float}
 
 
@@ -205,7 +206,9 @@ class Runs:
         """The hyper-parameters as a table: a row for each run, a column for each that a run has.
 
         The columns run, group (of seeds) and status ("success" where the run says so) come first;
-        what a run does not have is NaN in a column of numbers, else missing.
+        what a run does not have is NaN in a column of numbers, else missing. Numbers are floats,
+        also those that were written as integers: event files have no other. Evaluations in the
+        directory `eval` of a run are no row of their own, unless they tell hyper-parameters.
         """
         found = {name: run.hparams() for name, run in self._trials().items()}
         columns = {
@@ -221,27 +224,42 @@ class Runs:
         return table(columns, library)
 
     def _trials(self) -> dict[str, Run]:
-        """The runs without the one that only describes their sweep."""
-        return {
-            name: run
-            for name, run in self._runs.items()
-            if not run.hparams().of_sweep or run.tags()
-        }
+        """The runs without those that only describe their sweep, or evaluate another run."""
+        return {name: run for name, run in self._runs.items() if self._trial_of(name) == name}
+
+    def _trial_of(self, name: str) -> str | None:
+        """The run that one evaluates, else itself; None for one that only describes its sweep."""
+        run = self._runs[name]
+        hparams = run.hparams()
+        if hparams.of_sweep and not run.tags():
+            return None
+        folder, _, last = name.rpartition("/")
+        above = folder or "."
+        evaluates = last == EVAL and above in self._runs and not hparams.values
+        return above if evaluates and self._trial_of(above) == above else name
 
     def groups(self) -> dict[str, "Runs"]:
-        """The runs by the group their hyper-parameters name; a run without one is its own."""
+        """The runs by the group their hyper-parameters name; a run without one is its own.
+
+        Evaluations in the directory `eval` of a run are in the group of the run.
+        """
         groups: dict[str, dict[str, Run]] = {}
-        for name, run in self._trials().items():
-            groups.setdefault(run.hparams().group or name, {})[name] = run
+        for name, run in self._runs.items():
+            trial = self._trial_of(name)
+            if trial is not None:
+                group = self._runs[trial].hparams().group or trial
+                groups.setdefault(group, {})[name] = run
         return {name: Runs(runs) for name, runs in groups.items()}
 
     def bands(self, tags: Patterns | None = None, *, steps: str = "common", ddof: int = 0) -> Bands:
         """Mean and spread over the runs, as seeds of one experiment, for each scalar tag.
 
         Tags and steps that some run lacks are listed in the result's `mismatches`, and warned of.
+        Evaluations in the directory `eval` of a run belong to that run, where their tags are
+        `eval/<tag>`.
 
         Args:
-            tags: which tags, as in `read`; None is every scalar.
+            tags: which of these tags, as in `read`; None is every scalar.
             steps: "common" keeps, for each tag, the steps that all runs with the tag have; "any"
                 keeps every step, with the mean of the runs that have it.
             ddof: what is subtracted from the number n of runs: std = √(Σ(x - mean)²/(n - ddof)).
@@ -250,10 +268,15 @@ class Runs:
             ValueError: `steps` is neither.
         """
         selection = Selection(tags)
-        runs = {
-            name: {tag: each for tag, each in run.all_scalars().items() if selection.wants(tag)}
-            for name, run in self._trials().items()
-        }
+        runs: dict[str, dict[str, Scalars]] = {name: {} for name in self._trials()}
+        for name, run in self._runs.items():
+            trial = self._trial_of(name)
+            if trial is None:
+                continue
+            for tag, scalars in run.all_scalars().items():
+                full = tag if trial == name else f"{EVAL}/{tag}"
+                if selection.wants(full):
+                    runs[trial].setdefault(full, scalars)
         bands = make_bands(runs, steps, ddof)
         if bands.mismatches:
             more = len(bands.mismatches) - 1

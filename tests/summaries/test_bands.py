@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from summaries import EventLog, encode_scalar, read
+from summaries import EventLog, SummaryWriter, encode_scalar, read
 from summaries.bands import make_bands
+from summaries.hparams import write_experiment
 from summaries.reader import Scalars
 
 
@@ -52,6 +53,61 @@ def test_p130_what_the_runs_do_not_share_is_left_out_and_told(tmp_path):
         "'extra' is not in a",
     ]
     assert repr(bands) == "<summaries.bands.Bands of 2 tags, 3 mismatches>"
+
+
+@pytest.fixture
+def seeds(tmp_path):
+    """Two seeds with losses of training and evaluation, under one tag."""
+    for seed in range(2):
+        with SummaryWriter(tmp_path / f"seed{seed}") as writer:
+            writer.hparams({"seed": seed}, group="adam")
+        write(tmp_path / f"seed{seed}", [(step, seed + step) for step in range(4)])
+        write(tmp_path / f"seed{seed}" / "eval", [(3, 10 + seed)])
+    return tmp_path
+
+
+def test_evaluations_belong_to_their_runs(seeds, recwarn):
+    runs = read(seeds)
+    bands = runs.bands("*loss")
+    assert list(bands) == ["loss", "eval/loss"]
+    assert list(bands["loss"].mean) == [0.5, 1.5, 2.5, 3.5]
+    assert list(bands["eval/loss"].steps) == [3]
+    assert list(bands["eval/loss"].mean) == [10.5]
+    assert list(bands["eval/loss"].runs) == [2]
+    assert bands.mismatches == []
+    assert list(runs.bands("loss")) == ["loss"]
+    assert list(runs.bands("eval/*")) == ["eval/loss"]
+    assert list(runs.select("*/eval").bands()["loss"].mean) == [10.5]
+    assert list(read(seeds / "seed1").bands()["eval/loss"].mean) == [11]
+    assert list(runs.hparams(library="numpy")["run"]) == ["seed0", "seed1"]
+    assert runs.hparams(library="numpy")["seed"].dtype == float
+    assert {name: group.names for name, group in runs.groups().items()} == {"adam": runs.names}
+    assert not recwarn
+
+
+def test_a_run_that_ended_early_is_told_with_its_evaluations(seeds):
+    write(seeds / "seed2", [(0, 2), (1, 3)])
+    with pytest.warns(RuntimeWarning, match=r"'loss': seed2 lacks 2 of 4 steps, .*; 1 more"):
+        bands = read(seeds).bands("*loss")
+    assert bands.mismatches[1] == "'eval/loss' is not in seed2"
+    assert list(read(seeds).hparams(library="numpy")["run"]) == ["seed0", "seed1", "seed2"]
+
+
+def test_a_run_called_eval_is_one_where_it_evaluates_none(tmp_path):
+    write_experiment(tmp_path, {"lr": float}, ["loss"])
+    write(tmp_path / "eval", [(0, 1)])  # above it is only what describes the sweep
+    write(tmp_path / "a" / "eval", [(0, 2)])  # above it is nothing
+    write(tmp_path / "b", [(0, 3)])
+    write(tmp_path / "b" / "eval", [(0, 4)])
+    with SummaryWriter(tmp_path / "b" / "eval") as writer:
+        writer.hparams({"lr": 1})  # it tells of itself
+    write(tmp_path / "b" / "eval" / "eval", [(0, 5)])
+    write(tmp_path / "b" / "eval" / "eval" / "eval", [(0, 6)])
+    runs = read(tmp_path)
+    trials = ["a/eval", "b", "b/eval", "b/eval/eval/eval", "eval"]
+    assert list(runs.hparams(library="numpy")["run"]) == trials
+    bands = runs.bands("loss")
+    assert list(bands["loss"].mean) == [np.mean([2, 3, 4, 6, 1])]
 
 
 def test_p130_any_step_takes_the_runs_that_have_it():

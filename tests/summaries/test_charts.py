@@ -222,3 +222,20 @@ def test_a_band_is_drawn_for_each_group_of_seeds(tmp_path):
     axes = panels(plot(tmp_path, band=True))["loss"]
     lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert lines == {"adam": [0.5, 1.5, 2.5], "sgd": [10.5, 11.5, 12.5]}
+
+
+@pytest.mark.parametrize("group", ["adam", None])
+def test_bands_of_evaluations_are_lines_of_their_own(tmp_path, recwarn, group):
+    for seed in range(2):
+        with SummaryWriter(tmp_path / f"s{seed}") as writer:
+            writer.hparams({"seed": seed}, group=group)
+            writer.add_scalar("loss", seed, 0)
+        with SummaryWriter(tmp_path / f"s{seed}" / "eval") as writer:
+            writer.add_scalar("loss", 10 + seed, 0)
+            writer.add_scalar("accuracy", 0.5, 0)
+    drawn = panels(plot(tmp_path, band=True))
+    name = group or "mean of 2 runs"
+    lines = {line.get_label(): list(line.get_ydata()) for line in drawn["loss"].lines}
+    assert lines == {name: [0.5], f"{name}, eval": [10.5]}
+    assert [line.get_label() for line in drawn["accuracy"].lines] == [f"{name}, eval"]
+    assert not recwarn
