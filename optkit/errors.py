@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "AbortedError",
     "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
     "DivergedError",
     "FailedPreconditionError",
     "InternalError",
@@ -19,8 +23,12 @@ __all__ = [
     "NotFoundError",
     "OpError",
     "OutOfRangeError",
+    "PermissionDeniedError",
     "ResourceExhaustedError",
+    "UnauthenticatedError",
+    "UnavailableError",
     "UnimplementedError",
+    "UnknownError",
     "ValueOrTypeError",
 ]
 
@@ -78,6 +86,41 @@ class UnimplementedError(OpError):
 
 class InternalError(OpError):
     """A kernel broke its own contract (TF's code 13)."""
+
+
+# Nothing here raises the others of TensorFlow's; scripts have them in `except` clauses.
+
+
+class CancelledError(OpError):
+    """The operation was called off (TF's code 1)."""
+
+
+class UnknownError(OpError):
+    """Nobody knows why it failed (TF's code 2)."""
+
+
+class DeadlineExceededError(OpError):
+    """It took too long (TF's code 4)."""
+
+
+class PermissionDeniedError(OpError):
+    """The caller may not do this (TF's code 7)."""
+
+
+class AbortedError(OpError):
+    """It was given up, perhaps because another process stopped (TF's code 10)."""
+
+
+class UnavailableError(OpError):
+    """A service cannot be reached now (TF's code 14)."""
+
+
+class DataLossError(OpError):
+    """Data is lost or damaged beyond repair (TF's code 15)."""
+
+
+class UnauthenticatedError(OpError):
+    """The caller has not said who it is (TF's code 16)."""
 
 
 class NanLossDuringTrainingError(RuntimeError):

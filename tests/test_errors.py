@@ -20,6 +20,14 @@ from optkit import errors
         ("OutOfRangeError", Exception),
         ("UnimplementedError", Exception),
         ("InternalError", Exception),
+        ("CancelledError", Exception),
+        ("UnknownError", Exception),
+        ("DeadlineExceededError", Exception),
+        ("PermissionDeniedError", Exception),
+        ("AbortedError", Exception),
+        ("UnavailableError", Exception),
+        ("DataLossError", Exception),
+        ("UnauthenticatedError", Exception),
     ],
 )
 def test_classes(name, also):
