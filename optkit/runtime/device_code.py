@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from optkit.backend import Backend
+from optkit.backend.cuda.update import Gathered
 from optkit.dtypes import string
 from optkit.graph import Operation, Tensor
 from optkit.runtime.code import FILE, fold, freed, reached
@@ -300,7 +301,7 @@ class DeviceCode:
         """
         hyper = group.hyper if group.scale is None else (*group.hyper, group.scale)
         assert group.update is not None
-        arguments = f"{self._list(group.gradients)}, {self._numbers(hyper, group.update.number)}"
+        arguments = f"{self._gradients(group)}, {self._numbers(hyper, group.update.number)}"
         if not group.seen:
             self._update(group.steps[0], f"{self.bound(group.start)}({arguments})")
             return
@@ -310,7 +311,12 @@ class DeviceCode:
             names = [self.bound(view) for view in views]
             self._written(step, names)
 
-    def _list(self, places: Sequence[int]) -> str:
+    def _gradients(self, group: DeviceGroup) -> str:
+        """The gradients of a group; constant ones are looked at once and for all."""
+        places = group.gradients
+        if all(place in self.constants for place in places):
+            arrays = [self.backend.asarray(self.constants[place]) for place in places]
+            return self.bound(Gathered.of(group.ready(arrays)))
         return f"[{', '.join([self.on_device(place) for place in places])}]"
 
     def _numbers(self, places: Sequence[int], dtype: np.dtype[Any]) -> str:

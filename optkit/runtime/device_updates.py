@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optkit.backend.cuda.update import BoundUpdate, DeviceUpdate
+from optkit.backend.cuda.update import BoundUpdate, DeviceUpdate, Gathered
 from optkit.backend.fused import UntraceableError
 from optkit.graph import Operation
 from optkit.ops.state import check_indices
@@ -59,7 +59,9 @@ class DeviceGroup(DenseGroup):
         self.owns = arenas.owns
         self.bound = self.update.bind(self.views)
 
-    def start(self, gradients: Sequence[Any], hyper: Sequence[Any]) -> Callable[[], None]:
+    def start(
+        self, gradients: Sequence[Any] | Gathered, hyper: Sequence[Any]
+    ) -> Callable[[], None]:
         """All but the launch, which what comes back does.
 
         Raises:
@@ -68,14 +70,23 @@ class DeviceGroup(DenseGroup):
         """
         assert self.bound is not None
         check_scalars(hyper)
-        ready = [
+        if not isinstance(gradients, Gathered):
+            gradients = self.ready(gradients)
+        return self.bound.start(gradients, [_readable(number, self.owns) for number in hyper])
+
+    def ready(self, gradients: Sequence[Any]) -> list[Any]:
+        """The gradients as the kernel takes them.
+
+        Raises:
+            InvalidArgumentError: one has another shape than its variable.
+        """
+        return [
             # What almost all are; there may be thousands.
             x if x.base is None and x.flags.c_contiguous and x.shape == shape else self._ready(i, x)
             for i, (x, shape) in enumerate(zip(gradients, self.shapes, strict=True))
         ]
-        return self.bound.start(ready, [_readable(number, self.owns) for number in hyper])
 
-    def stage_all(self, gradients: Sequence[Any], hyper: Sequence[Any]) -> None:
+    def stage_all(self, gradients: Sequence[Any] | Gathered, hyper: Sequence[Any]) -> None:
         """Make the new values beside the old ones, now.
 
         Raises:

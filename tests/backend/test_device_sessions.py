@@ -14,6 +14,7 @@ import summaries
 from optkit.backend.cuda import pace
 from optkit.errors import InternalError, InvalidArgumentError, ResourceExhaustedError
 from optkit.runtime.device_program import DeviceProgram
+from optkit.runtime.device_updates import DeviceGroup
 from tests import cusim
 from tests.conftest import DEVICE
 from tests.train.rules import OPTIMIZERS
@@ -117,6 +118,27 @@ def test_p105_one_launch_updates_a_thousand_variables():
         session.run(train_op)
     assert log.count("update") == 1
     assert session.value(variables[0]) < 1
+
+
+@pytest.mark.cusim
+def test_constant_gradients_are_looked_at_once(monkeypatch):
+    variables = [tf.Variable(np.full(i % 3 + 1, 1.0, "f4")) for i in range(20)]
+    grads = [tf.constant(np.arange(i % 3 + 1, dtype="f4")) for i in range(20)]
+    train_op = tf.train.AdamOptimizer(0.1).apply_gradients(list(zip(grads, variables, strict=True)))
+    looked = []
+    ready = DeviceGroup.ready
+    monkeypatch.setattr(DeviceGroup, "ready", lambda *a: looked.append(a) or ready(*a))
+    sessions = [tf.Session(backend=name) for name in ("numpy", "cupy")]
+    for session in sessions:
+        session.run(tf.global_variables_initializer())
+        for _ in range(4):
+            session.run(train_op)
+    assert len(looked) == 1
+    with cupy.cuda.Stream():
+        sessions[1].run(train_op)
+    sessions[0].run(train_op)
+    for v in variables:
+        np.testing.assert_array_equal(sessions[1].value(v), sessions[0].value(v))
 
 
 @pytest.mark.cusim

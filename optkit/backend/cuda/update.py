@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,19 @@ from optkit.backend.cuda.launch import (
 )
 from optkit.backend.fused.trace import UntraceableError, trace
 
-__all__ = ["BoundUpdate", "DeviceUpdate"]
+__all__ = ["BoundUpdate", "DeviceUpdate", "Gathered"]
+
+
+class Gathered(NamedTuple):
+    """Arrays, and the table of their addresses on the device."""
+
+    arrays: Sequence[Any]
+    table: Any
+
+    @classmethod
+    def of(cls, arrays: Sequence[Any]) -> Gathered:
+        """Of arrays that are the same in many runs; every stream may read the table."""
+        return cls(arrays, sent_addresses(arrays))
 
 
 class DeviceUpdate:
@@ -142,7 +154,9 @@ class BoundUpdate:
         self._table = tensors(tuple(column[0].size for column in columns))
         self._state = sent_addresses([array for column in columns for array in column])
 
-    def start(self, gradients: Sequence[Any], hyper: Sequence[Any]) -> Callable[[], None]:
+    def start(
+        self, gradients: Sequence[Any] | Gathered, hyper: Sequence[Any]
+    ) -> Callable[[], None]:
         """All but the launch, which what comes back does.
 
         Args:
@@ -150,9 +164,11 @@ class BoundUpdate:
             hyper: device arrays of one number of the dtype `number`, in the order of their names.
         """
         table = self._table
+        if not isinstance(gradients, Gathered):
+            gradients = Gathered(gradients, addresses(gradients))
         arguments = (
             self._state,
-            addresses(gradients),
+            gradients.table,
             table.sizes,
             table.blocks,
             np.int32(CHUNK),
