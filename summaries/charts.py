@@ -5,11 +5,12 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from summaries.bands import Band
 from summaries.histogram import Histogram
@@ -20,8 +21,15 @@ KINDS = ("scalars", "histograms", "distributions")
 X_AXES = ("step", "time")
 _QUANTILES = (0, 0.07, 0.16, 0.31, 0.5, 0.69, 0.84, 0.93, 1)  # 0, ±0.5, ±1 and ±1.5 sigma, the ends
 _RIDGES = 24  # more lines hide each other
-_GRID = 160  # points across a ridge
+_GRID = 80  # points across a ridge
+_PANELS = 60  # each takes a fifth of a second
+_FAR = 1e307  # matplotlib's axes overflow beyond
+_LETTERS = 13  # an inch, of a title or the legend
+_DASHES = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 _DPI = 100
+
+_Lines: TypeAlias = dict[str, Any]
+_Draw: TypeAlias = Callable[[Any, str, str], _Lines]
 
 
 class Chart:
@@ -70,12 +78,14 @@ def plot(
 
     The chart is a PNG in the notebook, so it is there when the notebook is opened elsewhere.
     Scalars with more than 2000 points are drawn with those that matter to the eye: the lowest and
-    highest of each 1000th part.
+    highest of each 1000th part. Infinite values, and those beyond ±1e307, leave a gap. Of more than
+    60 panels the first ones are drawn, and of a long legend the first names; either says so.
 
     Args:
         source: runs, or what `read` takes.
         tags: which tags, as in `read`, and in that order; None is every tag of the kind.
-        kind: "scalars"; "histograms", one curve for each of some steps, the newest in front;
+        kind: "scalars"; "histograms", a curve for each of some steps, the newest in front, as high
+            as the square root of the density, and as wide as 99 % of all values;
             "distributions", the median and bands with 38, 68, 86 and 100 % of the values; None is
             scalars if the tags have any, else histograms.
         x: "step", or "time" in seconds since a run's first point.
@@ -83,56 +93,71 @@ def plot(
             before the points themselves, which turn pale.
         band: draw mean ± standard deviation over the runs of a group (see `Runs.groups`), or over
             all runs if they name no group, instead of each run.
-        log: a logarithmic axis for the values of scalars.
+        log: a logarithmic axis for the values of scalars, where some are above zero.
         columns: how many panels stand beside each other.
-        size: width and height of a panel in inches; there are 100 pixels an inch.
+        size: width and height of a panel in inches, 1.5 or more; there are 100 pixels an inch.
 
     Raises:
         FileNotFoundError: there is no such path, or no event file in it.
         ImportError: matplotlib is not installed.
         KeyError: no tag of the kind matches.
-        ValueError: an argument is out of its range.
+        TypeError, ValueError: an argument is not as it should be.
     """
     if kind not in (None, *KINDS):
         raise ValueError(f"kind: expected one of {', '.join(KINDS)} or None, got {kind!r}")
     if x not in X_AXES:
         raise ValueError(f"x: expected one of {', '.join(X_AXES)}, got {x!r}")
-    if not 0 <= smoothing < 1:
+    if not (isinstance(smoothing, Real) and 0 <= smoothing < 1):
         raise ValueError(f"smoothing: expected a number in [0, 1), got {smoothing!r}")
-    if columns < 1:
-        raise ValueError(f"columns: expected at least 1, got {columns!r}")
+    if not (isinstance(columns, Integral) and columns >= 1):
+        raise ValueError(f"columns: expected a whole number of at least 1, got {columns!r}")
+    if not _is_size(size):
+        raise ValueError(f"size: expected width and height, from 1.5 to 100 inches, got {size!r}")
     runs = source if isinstance(source, Runs) else read(source)
     kind, names = _chosen(runs, Selection(tags), kind)
-    draw: Callable[[Any, str, str], None]
+    draw: _Draw
     if kind == "scalars":
         bands = _mean_bands(runs, names) if band else {}
         panels = [("", tag) for tag in names]
 
-        def draw(axes: Any, _: str, tag: str) -> None:
+        def draw(axes: Any, _: str, tag: str) -> _Lines:
             if band:
-                _draw_bands(axes, bands[tag])
+                lines = _draw_bands(axes, bands[tag])
             else:
-                _draw_lines(axes, runs, tag, x, smoothing)
+                lines = _draw_lines(axes, runs, tag, x, smoothing)
             if log:
-                axes.set_yscale("log")
+                _make_logarithmic(axes)
             axes.set_xlabel("step" if x == "step" or band else "seconds")
+            return lines
     else:
-        panels = [(name, tag) for tag in names for name in runs.names if runs[name].tags().get(tag)]
+        panels = [
+            (name, tag)
+            for tag in names
+            for name in runs.names
+            if runs[name].tags().get(tag) == "histogram"
+        ]
         paint = _draw_ridges if kind == "histograms" else _draw_distribution
 
-        def draw(axes: Any, name: str, tag: str) -> None:
+        def draw(axes: Any, name: str, tag: str) -> _Lines:
             paint(axes, runs[name].histograms(tag), f"C{runs.names.index(name) % 10}")
+            return {}
 
     return Chart(_figure(panels, draw, columns, size, len(runs) > 1), names)
 
 
+def _is_size(size: Any) -> bool:
+    pair = isinstance(size, Sequence | np.ndarray) and len(size) == 2
+    return pair and all(isinstance(inches, Real) and 1.5 <= float(inches) <= 100 for inches in size)
+
+
 def _chosen(runs: Runs, selection: Selection, kind: str | None) -> tuple[str, list[str]]:
-    """The kind to draw and its tags."""
-    kinds = {tag: each for tag, each in runs.tags().items() if selection.wants(tag)}
+    """The kind to draw and its tags; a tag may be of one kind in one run, of another in another."""
+    kinds = [pair for name in runs.names for pair in runs[name].tags().items()]
+    wanted = dict.fromkeys(pair for pair in kinds if selection.wants(pair[0]))
     if kind is None:
-        kind = "scalars" if "scalar" in kinds.values() else "histograms"
+        kind = "scalars" if any(each == "scalar" for _, each in wanted) else "histograms"
     of = "scalar" if kind == "scalars" else "histogram"
-    names = sorted((tag for tag, each in kinds.items() if each == of), key=selection.rank)
+    names = sorted((tag for tag, each in wanted if each == of), key=selection.rank)
     if not names:
         some = ", ".join([*runs.tags()][:8]) or "none"
         raise KeyError(f"no {of} has a tag that matches; there are: {some}")
@@ -141,7 +166,7 @@ def _chosen(runs: Runs, selection: Selection, kind: str | None) -> tuple[str, li
 
 def _figure(
     panels: Sequence[tuple[str, str]],
-    draw: Callable[[Any, str, str], None],
+    draw: _Draw,
     columns: int,
     size: tuple[float, float],
     several: bool,
@@ -149,32 +174,59 @@ def _figure(
     """A figure with a panel for each run (or "" for all of them) and tag."""
     # Not pyplot: that keeps figures alive, and shows them a second time in a notebook.
     figures = import_module("matplotlib.figure")
-    columns = min(columns, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    drawn = panels[:_PANELS]
+    columns = min(columns, len(drawn))
+    rows = math.ceil(len(drawn) / columns)
     figure = figures.Figure(
         figsize=(size[0] * columns, size[1] * rows), dpi=_DPI, layout="constrained"
     )
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (name, tag) in zip(grid, panels, strict=False):
-        draw(axes, name, tag)
-        title = _shortened(tag, int(size[0] * 13))  # about 13 letters an inch
-        axes.set_title(f"{title}\n{name}" if name and several else title, fontsize=9)
+    lines: _Lines = {}
+    for axes, (name, tag) in zip(grid, drawn, strict=False):
+        for label, line in draw(axes, name, tag).items():
+            lines.setdefault(label, line)
+        wide = int(size[0] * _LETTERS)
+        title = _shortened(tag, wide)
+        if name and several:
+            title = f"{title}\n{_shortened(name, wide)}"
+        axes.set_title(title, fontsize=9, parse_math=False)
         axes.tick_params(which="both", labelsize=8)
         axes.xaxis.label.set_fontsize(8)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in grid[len(panels) :]:
+    for axes in grid[len(drawn) :]:
         axes.set_visible(False)
-    handles, labels = grid[0].get_legend_handles_labels()
-    for axes in grid[1 : len(panels)]:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if label not in labels:
-                handles.append(handle)
-                labels.append(label)
-    if len(labels) > 1:
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False
-        )
+    if len(panels) > len(drawn):
+        text = f"the first {len(drawn)} of {len(panels)} panels: name fewer tags or runs"
+        figure.suptitle(text, fontsize=9)
+    if len(lines) > 1:
+        _add_legend(figure, lines)
     return figure
+
+
+def _add_legend(figure: Any, lines: _Lines) -> None:
+    """A legend below the panels, over at most a quarter of the picture."""
+    width, height = figure.get_size_inches()
+    letters = int(width * _LETTERS) - 6  # beside the line
+    names = [_shortened(name, letters) for name in lines]
+    columns = max(1, min(4, letters // (max(map(len, names)) + 6)))
+    most = columns * max(2, int(height * 1.5))  # a row is a sixth of an inch
+    if len(names) > most:
+        names[most - 1 :] = [f"and {len(names) - most + 1} more"]
+    handles = [*lines.values()][: len(names)]
+    # Names that begin with "_" would be left out: they are written into a legend of numbers.
+    legend = figure.legend(
+        handles,
+        [*map(str, range(len(names)))],
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=8,
+        frameon=False,
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_text(name)
+        text.set_parse_math(False)
+    if len(names) < len(lines):
+        legend.legend_handles[-1].set_visible(False)
 
 
 def _shortened(text: str, most: int) -> str:
@@ -182,21 +234,42 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
-def _draw_lines(axes: Any, runs: Runs, tag: str, x: str, smoothing: float) -> None:
+def _line(axes: Any, at: NDArray[Any], values: NDArray[np.float64], **style: Any) -> Any:
+    """A line with a dot at each point that has no neighbour; what is too far out is left out."""
+    values = _placeable(values)
+    there = np.concatenate(([False], np.isfinite(values), [False]))
+    alone = np.flatnonzero(there[1:-1] & ~there[:-2] & ~there[2:])
+    if alone.size:
+        style |= {"marker": ".", "markevery": alone.tolist()}
+    (line,) = axes.plot(at, values, **style)
+    return line
+
+
+def _placeable(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values, NaN for those that no axis has room for."""
+    return np.where(np.abs(values) <= _FAR, values, np.nan)
+
+
+def _style(index: int) -> dict[str, Any]:
+    """How the line of a run looks; later ones have gaps, through which equal ones below show."""
+    return {"color": f"C{index % 10}", "linestyle": _DASHES[index % len(_DASHES)], "linewidth": 1.3}
+
+
+def _draw_lines(axes: Any, runs: Runs, tag: str, x: str, smoothing: float) -> _Lines:
+    lines = {}
     for index, name in enumerate(runs.names):
-        columns = runs[name].all_scalars().get(tag)
-        if columns is None:
+        if runs[name].tags().get(tag) != "scalar":
             continue
-        at = columns.steps if x == "step" else columns.wall_times - columns.wall_times[:1]
-        colour = f"C{index % 10}"
-        few_at, few = thinned(at, columns.values)
-        if not smoothing:
-            axes.plot(few_at, few, color=colour, linewidth=1.2, label=name)
-            continue
-        axes.plot(few_at, few, color=colour, linewidth=0.8, alpha=0.25)
-        smooth_at, smooth = thinned(at, smoothed(columns.values, smoothing))
-        axes.plot(smooth_at, smooth, color=colour, linewidth=1.4, label=name)
+        steps, values, times = runs[name].scalars(tag)
+        at = steps if x == "step" else times - times[:1]
+        style = _style(index)
+        if smoothing:
+            pale = {"color": style["color"], "linewidth": 0.8, "alpha": 0.25}
+            _line(axes, *thinned(at, values), **pale)
+            values = smoothed(values, smoothing)
+        lines[name] = _line(axes, *thinned(at, values), label=name, **style)
     axes.grid(alpha=0.25)
+    return lines
 
 
 def _mean_bands(runs: Runs, tags: list[str]) -> dict[str, dict[str, Band]]:
@@ -214,36 +287,64 @@ def _mean_bands(runs: Runs, tags: list[str]) -> dict[str, dict[str, Band]]:
     return found
 
 
-def _draw_bands(axes: Any, bands: dict[str, Band]) -> None:
+def _draw_bands(axes: Any, bands: dict[str, Band]) -> _Lines:
+    lines = {}
     for index, (name, each) in enumerate(bands.items()):
-        colour = f"C{index % 10}"
-        axes.plot(each.steps, each.mean, color=colour, linewidth=1.4, label=name)
-        axes.fill_between(
-            each.steps, each.mean - each.std, each.mean + each.std, color=colour, alpha=0.2, lw=0
-        )
+        style = _style(index)
+        with np.errstate(over="ignore"):
+            low, high = _placeable(each.mean - each.std), _placeable(each.mean + each.std)
+        lines[name] = _line(axes, each.steps, each.mean, label=name, **style)
+        axes.fill_between(each.steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
     axes.grid(alpha=0.25)
+    return lines
+
+
+def _make_logarithmic(axes: Any) -> None:
+    """A logarithmic axis for the values; where it spans under two decades, with plain numbers."""
+    low, high = axes.dataLim.minposy, axes.dataLim.y1
+    if not 0 < low <= high < math.inf:
+        axes.set_ylabel("linear: nothing is above 0", fontsize=8)
+        return
+    axes.set_yscale("log")
+    ticker = import_module("matplotlib.ticker")
+    bottom, top = axes.get_ylim()
+    if top >= 100 * bottom:
+        return
+    if top < 10 * bottom:
+        axes.yaxis.set_major_locator(ticker.AutoLocator())
+        axes.yaxis.set_major_formatter(ticker.ScalarFormatter())
+    else:
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _draw_ridges(axes: Any, histograms: Histograms, colour: str) -> None:
-    """Densities over the values, one for each step, moved up with the step's age."""
+    """Roots of densities over the values, one for each step, moved up with the step's age."""
     steps, values = _some(histograms, _RIDGES)
     if not values:
         return
-    low = min(quantile(each, 0.001) for each in values)
-    high = max(quantile(each, 0.999) for each in values)
+    pooled = np.concatenate([quantiles(each, np.linspace(0, 1, 201)) for each in values])
+    low, high = np.quantile(pooled, (0.005, 0.995))
     if not low < high:
-        low, high = low - 0.5, high + 0.5
+        low, high = pooled.min(), pooled.max()
+    if not low < high:
+        room = abs(low) / 2 or 0.5
+        low, high = low - room, high + room
     edges = np.linspace(low, high, _GRID + 1)
-    middles = (edges[:-1] + edges[1:]) / 2
-    curves = [np.diff(counts_below(each, edges)) / max(each.num, 1) for each in values]
-    tallest = max(float(curve.max()) for curve in curves) or 1.0
+    middles = edges[:-1] / 2 + edges[1:] / 2
+    curves = [np.sqrt(np.diff(counts_below(each, edges)) / each.num) for each in values]
     gap = 1.0 / len(curves)
+    unit = max(0.25, gap) / (max(float(curve.max()) for curve in curves) or 1.0)
+    full = np.array(import_module("matplotlib.colors").to_rgb(colour))
     for rank, curve in enumerate(curves):  # the newest is drawn last, in front and lowest
         base = (len(curves) - 1 - rank) * gap
-        shade = 0.25 + 0.65 * (rank + 1) / len(curves)
-        top = base + curve / tallest * 0.6
-        axes.fill_between(middles, base, top, color=colour, alpha=shade, linewidth=0, zorder=rank)
-        axes.plot(middles, top, color="white", linewidth=0.6, zorder=rank + 0.5)
+        top = base + unit * curve
+        shade = 1 - (0.3 + 0.7 * (rank + 1) / len(curves)) * (1 - full)
+        axes.fill_between(middles, base, top, color=shade, linewidth=0, zorder=rank)
+        # Darker than the fill: where peaks stand behind each other, light lines would hide them.
+        outline = np.where(curve > 0, top, np.nan)
+        axes.plot(middles, outline, color=0.6 * shade, linewidth=0.4, zorder=rank + 0.5)
     ticks = np.unique(np.linspace(0, len(curves) - 1, 5).astype(int))
     axes.set_yticks([(len(curves) - 1 - rank) * gap for rank in ticks], [steps[i] for i in ticks])
     axes.set_ylabel("step", fontsize=8)
@@ -254,7 +355,9 @@ def _draw_distribution(axes: Any, histograms: Histograms, colour: str) -> None:
     steps, values = _some(histograms, 500)
     if not values:
         return
-    lines = np.array([[quantile(each, q) for q in _QUANTILES] for each in values]).T
+    lines = np.array([quantiles(each, _QUANTILES) for each in values]).T
+    if len(steps) == 1:  # as wide as a step, or it would not be seen
+        steps, lines = steps + np.array([-0.5, 0.5]), lines.repeat(2, axis=1)
     middle = len(_QUANTILES) // 2
     for i in range(middle):
         axes.fill_between(steps, lines[i], lines[-1 - i], color=colour, alpha=0.17, linewidth=0)
@@ -276,28 +379,38 @@ def _some(histograms: Histograms, most: int) -> tuple[NDArray[np.int64], list[Hi
 
 def counts_below(histogram: Histogram, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """How many values lie below each edge, if those of a bucket are spread evenly over it."""
-    limits = np.clip(
-        np.concatenate(([histogram.min], histogram.limits)), histogram.min, histogram.max
-    )
-    sums = np.concatenate(([0.0], np.cumsum(histogram.counts)))
-    # Buckets beyond the extremes have no width left; of equal limits the last sum counts.
-    limits, last = np.unique(limits[::-1], return_index=True)
-    return np.interp(edges, limits, sums[::-1][last], left=0.0)
+    limits, sums = _cumulated(histogram)
+    return _interpolated(edges, limits, sums, "right")
 
 
-def quantile(histogram: Histogram, share: float) -> float:
-    """The value below which a share of the values lies, by the same assumption."""
-    sums = np.concatenate(([0.0], np.cumsum(histogram.counts)))
-    limits = np.clip(
-        np.concatenate(([histogram.min], histogram.limits)), histogram.min, histogram.max
-    )
-    target = share * sums[-1]
-    at = int(np.searchsorted(sums, target, side="left"))
-    if at == 0:
-        return float(histogram.min)
-    low, high = sums[at - 1], sums[at]
-    part = (target - low) / (high - low) if high > low else 1.0
-    return float(limits[at - 1] + part * (limits[at] - limits[at - 1]))
+def quantiles(histogram: Histogram, shares: ArrayLike) -> NDArray[np.float64]:
+    """The values below which these shares of the values lie, by the same assumption."""
+    limits, sums = _cumulated(histogram)
+    return _interpolated(np.asarray(shares) * sums[-1], sums, limits, "left")
+
+
+def _cumulated(histogram: Histogram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The edges of the buckets, between the extremes, and how many values lie below each."""
+    ends = np.clip((histogram.min, histogram.max), -_FAR, _FAR)
+    limits = np.clip(np.concatenate(([histogram.min], histogram.limits)), *ends)
+    return limits, np.concatenate(([0.0], np.cumsum(histogram.counts)))
+
+
+def _interpolated(
+    x: NDArray[np.float64],
+    xs: NDArray[np.float64],
+    ys: NDArray[np.float64],
+    side: Literal["left", "right"],
+) -> NDArray[np.float64]:
+    """y at x, linear between neighbours; of equal xs the first counts, or the last ("right").
+
+    Unlike `np.interp` it has no slope, which overflows where neighbours are as close as 1e-320.
+    """
+    after = np.searchsorted(xs, x, side)
+    left, right = np.maximum(after - 1, 0), np.minimum(after, len(xs) - 1)
+    width = xs[right] - xs[left]
+    part = np.divide(x - xs[left], width, out=np.zeros(x.shape), where=width > 0)
+    return ys[left] + part * (ys[right] - ys[left])
 
 
 def smoothed(values: NDArray[np.float64], weight: float) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -172,14 +173,12 @@ def measure(values: Any, buckets: str | int = "fast", scale: Any = None) -> Hist
 
 
 def _most(buckets: str | int) -> int | None:
-    """How many buckets there may be; None stands for TensorFlow's grid."""
-    if isinstance(buckets, int) and not isinstance(buckets, bool) and buckets >= 2:
-        return buckets
-    if buckets not in GRIDS or isinstance(buckets, int):
-        raise ValueError(
-            f"buckets must be 'fast', 'tf' or an integer of at least 2, not {buckets!r}"
-        )
-    return MAX_BUCKETS if buckets == "fast" else None
+    """How many buckets there may be, at most all there are; None stands for TensorFlow's grid."""
+    if isinstance(buckets, str) and buckets in GRIDS:
+        return MAX_BUCKETS if buckets == "fast" else None
+    if isinstance(buckets, Integral) and not isinstance(buckets, bool) and buckets >= 2:
+        return min(int(buckets), _FLOAT64.buckets)
+    raise ValueError(f"buckets must be 'fast', 'tf' or an integer of at least 2, not {buckets!r}")
 
 
 def _on_host(values: Any, scale: Any) -> NDArray[Any]:

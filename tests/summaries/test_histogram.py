@@ -192,6 +192,17 @@ def test_an_unknown_grid_is_refused():
         measure(np.ones(3), "auto")
 
 
+@pytest.mark.parametrize(
+    ("buckets", "same"), [(np.int64(5), 5), (2**70, "fast"), (np.uint64(2**63), "fast")]
+)
+@pytest.mark.parametrize("size", [10, 100_000])  # by NumPy, and by Numba where it is installed
+def test_any_whole_number_of_buckets_is_taken(buckets, same, size):
+    values = np.random.default_rng(0).normal(size=size)
+    found, expected = measure(values, buckets), measure(values, same)
+    np.testing.assert_array_equal(found.limits, expected.limits)
+    np.testing.assert_array_equal(found.counts, expected.counts)
+
+
 @pytest.mark.parametrize("buckets", [True, 1, 0, -3, 2.5, "tensorflow", None])
 def test_what_is_no_grid_is_refused(buckets):
     with pytest.raises(ValueError, match=f"at least 2, not {buckets!r}"):
