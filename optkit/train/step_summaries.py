@@ -177,18 +177,18 @@ class StepSummaries:
         if "update_ratio" not in self._wanted:
             return
         graph = get_default_graph()
-        made = {
-            op.variables[0]: op
-            for op in graph.get_operations()[first:]
-            if op.kind is UPDATE and op.branch is graph.branch
-        }
+        writers: dict[Operation, list[Operation]] = {}
+        for op in graph.get_operations()[first:]:
+            if op.kind.access == "write":
+                for written in op.variables:
+                    writers.setdefault(written, []).append(op)
         for gradient, variable in pairs:
             if gradient is None:
                 continue
-            update = made.get(variable.op)
-            if update is not None:
-                change = update_norm(update)
-            else:  # an optimizer with operations of its own
+            made = writers.get(variable.op, [])
+            if len(made) == 1 and made[0].kind is UPDATE and made[0].branch is graph.branch:
+                change = update_norm(made[0])
+            else:  # by operations of the optimizer's own, or by several: a decay apart, say
                 before = as_tensor(variable)
                 with graph.control_dependencies([applied]):
                     after = as_tensor(variable)

@@ -90,6 +90,85 @@ def test_r6_rows_named_twice_are_one_row_everywhere(optimizer, clip):
     assert len(merges) == 1, "rows are merged once, for norms, histograms and the update"
 
 
+def accumulated(optimizer):
+    return tf.train.GradientAccumulationOptimizer(optimizer, 2)
+
+
+OPTIMIZERS = {
+    "AMSGrad": lambda: tf.contrib.opt.AMSGradOptimizer(0.1),
+    "AdaMax": lambda: tf.contrib.opt.AdaMaxOptimizer(0.1),
+    "Adadelta": lambda: tf.train.AdadeltaOptimizer(0.1),
+    "Adagrad": lambda: tf.train.AdagradOptimizer(0.1),
+    "AdagradDA": lambda: tf.train.AdagradDAOptimizer(0.1, tf.train.get_global_step()),
+    "Adam": lambda: tf.train.AdamOptimizer(0.1),
+    "AdamW": lambda: tf.contrib.opt.AdamWOptimizer(0.1, 0.1),
+    "AddSign": lambda: tf.contrib.opt.AddSignOptimizer(0.1),
+    "Ftrl": lambda: tf.train.FtrlOptimizer(0.1, l1_regularization_strength=0.2),
+    "GradientAccumulation": lambda: accumulated(tf.contrib.opt.AdamWOptimizer(0.1, 0.1)),
+    "GradientDescent": lambda: tf.train.GradientDescentOptimizer(0.1),
+    "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.1),
+    "Lion": lambda: tf.contrib.opt.LionOptimizer(0.1, weight_decay=0.1),
+    "Momentum": lambda: tf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    "MomentumW": lambda: tf.contrib.opt.MomentumWOptimizer(0.1, 0.1, 0.9),
+    "MovingAverage": lambda: tf.contrib.opt.MovingAverageOptimizer(tf.train.AdamOptimizer(0.1)),
+    "Nadam": lambda: tf.contrib.opt.NadamOptimizer(0.1),
+    "PowerSign": lambda: tf.contrib.opt.PowerSignOptimizer(0.1),
+    "ProximalAdagrad": lambda: tf.train.ProximalAdagradOptimizer(
+        0.1, l1_regularization_strength=0.5
+    ),
+    "ProximalGradientDescent": lambda: tf.train.ProximalGradientDescentOptimizer(
+        0.1, l1_regularization_strength=0.5
+    ),
+    "RMSProp": lambda: tf.train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+}
+
+
+def test_every_optimizer_is_here():
+    known = {name for module in (tf.train, tf.contrib.opt) for name in vars(module)}
+    known = {name.removesuffix("Optimizer") for name in known if name.endswith("Optimizer")}
+    assert known - {""} == OPTIMIZERS.keys()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_variables_and_updates_are_told_for_every_optimizer(name):
+    """With noise, multipliers and clipping by a function; dense and sparse gradients."""
+    rng = np.random.default_rng(0)
+    w = tf.Variable(rng.normal(size=(3, 4)).astype(F), name="w")
+    table = tf.Variable(rng.normal(size=(5, 2)).astype(F), name="table")
+    loss = tf.reduce_sum(tf.square(w)) + tf.reduce_sum(tf.gather(table, np.int32([0, 3, 3])))
+    step = tf.train.create_global_step()
+
+    def clipped(pairs):
+        gradients, _ = tf.clip_by_global_norm([gradient for gradient, _ in pairs], 0.5)
+        return [(g, v) for g, (_, v) in zip(gradients, pairs, strict=True)]
+
+    train_op = optimize_loss(
+        *(loss, step, None, OPTIMIZERS[name]()),
+        gradient_noise_scale=0.1,
+        gradient_multipliers={"w": 2.0},
+        clip_gradients=clipped,
+        summaries=EVERY,
+    )
+    seen, before, after = told(train_op, steps=4)
+    assert seen["global_norm/clipped_gradient_norm"] == pytest.approx(0.5, rel=1e-5)
+    for variable in ("w", "table"):
+        weights = np.float64(before[variable])
+        change = norm(np.float64(after[variable]) - weights)
+        assert change > 0
+        expected = {
+            "update_ratio": change / norm(weights),
+            "weight_norm": norm(weights),
+            "sparsity": float((weights == 0).mean()),
+            "nonfinite": 0.0,
+            "clip_fraction": 1 - 0.5 / seen["global_norm/gradient_norm"],
+            "gradient_norm": math.sqrt(seen[f"gradients/{variable}_0"]["sum_squares"]),
+        }
+        for quantity, value in expected.items():
+            found = seen[f"{quantity}/{variable}_0"]
+            assert found == pytest.approx(value, rel=1e-4, abs=1e-7), quantity
+        assert seen[f"weights/{variable}_0"]["num"] == weights.size
+
+
 def test_tags_are_scope_name_variable():
     model = quadratic(unused=True)
     optimize_loss(model.loss, model.step, 0.1, "SGD", clip_gradients=1.0, summaries=EXTRA_SUMMARIES)
