@@ -25,7 +25,7 @@ _GRID = 80  # points across a ridge
 _PANELS = 60  # each takes a fifth of a second
 _FAR = 1e307  # matplotlib's axes overflow beyond
 _LETTERS = 13  # an inch, of a title or the legend
-_DASHES = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
+_DASHES = ("solid", (0, (4, 2)), (0, (1.5, 1.5)), (0, (6, 1.5, 1, 1.5)))
 _DPI = 100
 
 _Lines: TypeAlias = dict[str, Any]
@@ -59,7 +59,7 @@ class Chart:
         file = io.BytesIO()
         self.figure.savefig(file, format="png", dpi=1.5 * _DPI)
         width, height = self.figure.get_size_inches() * _DPI
-        return file.getvalue(), {"width": int(width), "height": int(height)}
+        return file.getvalue(), {"width": round(width), "height": round(height)}
 
 
 def plot(
@@ -331,7 +331,8 @@ def _draw_ridges(axes: Any, histograms: Histograms, colour: str) -> None:
     if not low < high:
         room = abs(low) / 2 or 0.5
         low, high = low - room, high + room
-    edges = np.linspace(low, high, _GRID + 1)
+    beyond = (high - low) / _GRID  # so that a peak at an end, as zero of relu, is seen whole
+    edges = np.linspace(low - beyond, high + beyond, _GRID + 3)
     middles = edges[:-1] / 2 + edges[1:] / 2
     curves = [np.sqrt(np.diff(counts_below(each, edges)) / each.num) for each in values]
     gap = 1.0 / len(curves)

@@ -57,6 +57,8 @@ def test_a_chart_is_a_picture_by_itself(logdir, tmp_path):
     assert shown == {"width": 300, "height": 200}
     assert size_of(png) == (450, 300)
     assert len(png) > 3000
+    _, shown = plot(logdir, columns=2, size=(4.6, 2.3))._repr_png_()
+    assert shown == {"width": 920, "height": 230}
     chart.save(tmp_path / "chart.png")
     assert size_of((tmp_path / "chart.png").read_bytes()) == (300, 200)
 
@@ -181,7 +183,7 @@ def labels(axes):
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([0.52, 0.88], "0.55 0.60 0.65 0.70 0.75 0.80 0.85 0.90".split()),
+        ([0.52, 0.88], ["0.55", "0.60", "0.65", "0.70", "0.75", "0.80", "0.85", "0.90"]),
         ([0.12, 0.3, 3], ["0.2", "0.5", "1", "2"]),
     ],
 )
@@ -320,6 +322,17 @@ def test_ridges_are_roots_of_densities_over_nearly_all_values(tmp_path):
         height = top - (3 - rank) / 4
         dense, sparse = height[(at > 0.1) & (at < 0.9)], height[(at > 1.1) & (at < 1.8)]
         assert dense.mean() / sparse.mean() == pytest.approx(3, rel=0.1)  # √9
+
+
+def test_a_peak_at_an_end_of_the_values_is_seen_from_both_sides(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        values = np.concatenate((np.zeros(500), np.linspace(0, 1, 500)))
+        writer.add_histogram("relu", values, 0)
+    (axes,) = panels(plot(tmp_path, kind="histograms")).values()
+    at, top = axes.collections[0].get_paths()[0].vertices.T
+    left, peak = at[at < 0].max(), at[top.argmax()]
+    assert abs(peak) < 0.01
+    assert left < peak
 
 
 def test_a_peak_of_ridges_is_not_painted_over(tmp_path):
