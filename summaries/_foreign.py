@@ -1,8 +1,10 @@
 """The rarer methods of tensorboardX's writer, over an event log of ours."""
 
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any, NoReturn, SupportsFloat
 
 from summaries import _proto
 from summaries.steps import Step
@@ -78,8 +80,26 @@ def writer_over(file: FileWriter) -> Any:
     return Writer(logdir=file.get_logdir())
 
 
+# What tensorboardX's methods need beyond its own requirements. It would tell in ways of its own: a
+# NameError, or a line that is printed while nothing is written.
+_NEEDS = {
+    "add_audio": {"soundfile": "soundfile"},
+    "add_figure": {"matplotlib": "matplotlib", "PIL": "Pillow"},
+    "add_image_with_boxes": {"PIL": "Pillow"},
+    "add_images": {"PIL": "Pillow"},
+    "add_onnx_graph": {"onnx": "onnx"},
+    "add_video": {"moviepy": "moviepy", "PIL": "Pillow"},
+}
+
+
 def _nothing(*_: object, **__: object) -> None:
     """What a method does in a step that is left out."""
+
+
+def _refuse(method: str, package: str, project: str, *_: object, **__: object) -> NoReturn:
+    """What a method does whose package is missing."""
+    message = f"{method} needs {package}, which is not installed: pip install {project}"
+    raise ModuleNotFoundError(message, name=package)
 
 
 class FromTensorboardX:
@@ -92,6 +112,9 @@ class FromTensorboardX:
         """The method, bound."""
         if writer is not None and not writer.is_due():
             return _nothing
+        for package, project in _NEEDS.get(self._name, {}).items():
+            if writer is not None and find_spec(package) is None:
+                return partial(_refuse, self._name, package, project)
         source = _proto.tensorboardx_writer() if writer is None else writer.tensorboardx
         method: Callable[..., Any] = getattr(source, self._name)
         return method

@@ -4,7 +4,6 @@ import io
 import math
 import os
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from summaries._optional import optional
 from summaries.bands import Band
 from summaries.histogram import Histogram
 from summaries.reader import Histograms, Patterns, Selection
@@ -52,7 +52,7 @@ class Chart:
         Raises:
             ImportError: IPython is not installed.
         """
-        import_module("IPython.display").display(self)
+        optional("IPython.display", "notebook").display(self)
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """The picture in more pixels than it is shown with, for dense screens."""
@@ -173,7 +173,7 @@ def _figure(
 ) -> Any:
     """A figure with a panel for each run (or "" for all of them) and tag."""
     # Not pyplot: that keeps figures alive, and shows them a second time in a notebook.
-    figures = import_module("matplotlib.figure")
+    figures = optional("matplotlib.figure", "notebook")
     drawn = panels[:_PANELS]
     columns = min(columns, len(drawn))
     rows = math.ceil(len(drawn) / columns)
@@ -306,7 +306,7 @@ def _make_logarithmic(axes: Any) -> None:
         axes.set_ylabel("linear: nothing is above 0", fontsize=8)
         return
     axes.set_yscale("log")
-    ticker = import_module("matplotlib.ticker")
+    ticker = optional("matplotlib.ticker", "notebook")
     bottom, top = axes.get_ylim()
     if top >= 100 * bottom:
         return
@@ -337,7 +337,7 @@ def _draw_ridges(axes: Any, histograms: Histograms, colour: str) -> None:
     curves = [np.sqrt(np.diff(counts_below(each, edges)) / each.num) for each in values]
     gap = 1.0 / len(curves)
     unit = max(0.25, gap) / (max(float(curve.max()) for curve in curves) or 1.0)
-    full = np.array(import_module("matplotlib.colors").to_rgb(colour))
+    full = np.array(optional("matplotlib.colors", "notebook").to_rgb(colour))
     for rank, curve in enumerate(curves):  # the newest is drawn last, in front and lowest
         base = (len(curves) - 1 - rank) * gap
         top = base + unit * curve

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from summaries._optional import optional
 from summaries._warn import warn
 from summaries.charts import plot
 
@@ -110,7 +111,7 @@ class Dashboard:
         Raises:
             ImportError: IPython is not installed.
         """
-        display = import_module("IPython.display")
+        display = optional("IPython.display", "notebook")
         display.display(display.HTML(self.html(height)))
 
     def html(self, height: int | None = None) -> str:

@@ -3,13 +3,14 @@
 import csv
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from summaries._optional import optional
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
@@ -30,7 +31,7 @@ def table(columns: Columns, library: str = "auto") -> Any:
     if library not in LIBRARIES:
         raise ValueError(f"library: expected one of {', '.join(LIBRARIES)}, got {library!r}")
     if library == "pandas" or (library == "auto" and find_spec("pandas") is not None):
-        return import_module("pandas").DataFrame(dict(columns))
+        return optional("pandas", "notebook").DataFrame(dict(columns))
     size = max((len(column) for column in columns.values()), default=0)
     rows = np.empty(size, [(name, column.dtype) for name, column in columns.items()])
     for name, column in columns.items():

@@ -435,6 +435,17 @@ def test_a_band_is_drawn_for_each_group_of_seeds(tmp_path):
     assert lines == {"adam": [0.5, 1.5, 2.5], "sgd": [10.5, 11.5, 12.5]}
 
 
+def test_without_matplotlib_its_extra_is_named(logdir, monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name="matplotlib")
+
+    monkeypatch.setattr("summaries._optional.import_module", missing)
+    with pytest.raises(
+        ImportError, match=r"^matplotlib is not .*: pip install 'optkit\[notebook\]'"
+    ):
+        plot(logdir)
+
+
 @pytest.mark.parametrize("group", ["adam", None])
 def test_bands_of_evaluations_are_lines_of_their_own(tmp_path, recwarn, group):
     for seed in range(2):

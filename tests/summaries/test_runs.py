@@ -293,6 +293,16 @@ def test_csv_gives_back_every_digit(two, tmp_path):
         read(two).to_csv(3)
 
 
+def test_without_pandas_its_extra_is_named(two, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    runs = read(two).select("adam")
+    for ask in (runs.table, runs.hparams, runs.bands().table):
+        with pytest.raises(
+            ImportError, match=r"^pandas is not .*: pip install 'optkit\[notebook\]'"
+        ):
+            ask(library="pandas")
+
+
 @libraries
 def test_p081_hyper_parameters_are_the_union_of_the_runs(tmp_path, library):
     for name, values, group, status in [

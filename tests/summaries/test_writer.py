@@ -1,6 +1,7 @@
 import asyncio
 import json
 import re
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -406,6 +407,26 @@ def test_defaults_of_step_and_time_end_with_their_block(tmp_path):
 def test_every_public_method_of_tensorboardx_is_there():
     theirs = {name for name in dir(_proto.tensorboardx_writer()) if not name.startswith("_")}
     assert theirs - set(dir(SummaryWriter)) == set()
+
+
+@pytest.mark.parametrize(
+    ("method", "package", "project"),
+    [
+        ("add_audio", "soundfile", "soundfile"),
+        ("add_figure", "matplotlib", "matplotlib"),
+        ("add_image_with_boxes", "PIL", "Pillow"),
+        ("add_images", "PIL", "Pillow"),
+        ("add_onnx_graph", "onnx", "onnx"),
+        ("add_video", "moviepy", "moviepy"),
+    ],
+)
+def test_a_method_whose_package_is_missing_names_it(
+    tmp_path, monkeypatch, method, package, project
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    message = f"^{method} needs {package}, which is not installed: pip install {project}$"
+    with SummaryWriter(tmp_path) as writer, pytest.raises(ModuleNotFoundError, match=message):
+        getattr(writer, method)("tag", np.zeros((1, 2, 3, 4, 4)), 0)
 
 
 def test_what_tensorboardx_encodes_goes_into_the_one_file(tmp_path, load, raw_events):
