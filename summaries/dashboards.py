@@ -20,6 +20,7 @@ from contextlib import suppress
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -59,7 +60,8 @@ class Dashboard:
         self.port = port
         self.height = height
         self._process = process
-        self._finalizer = weakref.finalize(self, _end, process, os.getpid())
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _end, process, self._owner)
 
     def __repr__(self) -> str:
         state = f"at {self.url}" if self.running else "closed"
@@ -73,6 +75,8 @@ class Dashboard:
     @property
     def running(self) -> bool:
         """Whether the server's process is there."""
+        if os.getpid() != self._owner:
+            return _is_process(self.pid)  # a forked child; only its parent may wait for the server
         return self._process.poll() is None
 
     @property
@@ -170,12 +174,19 @@ def dashboard(
     Raises:
         ImportError: TensorBoard is not installed.
         RuntimeError: it does not start; the message has what it said.
-        ValueError: an argument is out of its range.
+        TypeError, ValueError: an argument is not as it should be.
     """
-    if not 0 <= port < 1 << 16:
+    if not (isinstance(port, Integral) and 0 <= port < 1 << 16):
         raise ValueError(f"port: expected 0 to 65535, got {port!r}")
-    if not (reload_interval > 0 and math.isfinite(reload_interval)):
-        raise ValueError(f"reload_interval: expected seconds above 0, got {reload_interval!r}")
+    for name, seconds in (("reload_interval", reload_interval), ("timeout", timeout)):
+        if not (isinstance(seconds, Real) and 0 < seconds < math.inf):
+            raise ValueError(f"{name}: expected seconds above 0, got {seconds!r}")
+    arguments = [arguments] if isinstance(arguments, str) else [*arguments]
+    for text in arguments:
+        if not isinstance(text, str) or "\0" in text:
+            raise TypeError(f"arguments: expected texts such as '--load_fast=false', got {text!r}")
+    if not isinstance(logdir, str | os.PathLike) or "\0" in str(logdir):
+        raise TypeError(f"logdir: expected a path, got {logdir!r:.60}")
     path = str(Path(logdir).expanduser().absolute())
     show = in_jupyter() if show is None else show
     key = (path, str(port), str(reload_interval), *arguments)
@@ -299,10 +310,12 @@ def clean_info(folder: Path) -> None:
         return
     for entry in entries:
         try:
+            if not stat.S_ISREG(entry.lstat().st_mode):
+                continue  # no server leaves a pipe, which to read would wait for its writer
             info = json.loads(entry.read_text(encoding="utf-8"))
             alive = _is_process(int(info["pid"])) and _answers(int(info["port"]))
-        except (KeyError, TypeError, ValueError):
-            alive = False
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+            alive = False  # whatever it holds, no server wrote it
         except OSError:
             continue  # another user's, or removed meanwhile
         if not alive:

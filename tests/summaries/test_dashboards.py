@@ -75,6 +75,20 @@ def test_a_forked_child_leaves_the_server_to_its_parent(board, monkeypatch):
     assert board.running
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_sees_whether_the_server_runs(board, process):
+    child = os.fork()
+    if not child:
+        os._exit(not board.running)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    board.close()
+    child = os.fork()
+    if not child:
+        os._exit(board.running)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_the_frame_is_self_contained_html(board, monkeypatch):
     monkeypatch.delenv("TENSORBOARD_PROXY_URL", raising=False)
     html = board.html()
@@ -117,11 +131,24 @@ def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):
         ({"port": 70000}, "port: expected 0 to 65535, got 70000"),
         ({"reload_interval": 0}, "reload_interval: expected seconds above 0, got 0"),
         ({"reload_interval": float("inf")}, "reload_interval: expected seconds above 0, got inf"),
+        ({"port": "6006"}, "port: expected 0 to 65535, got '6006'"),
+        ({"timeout": float("nan")}, "timeout: expected seconds above 0, got nan"),
+        ({"timeout": None}, "timeout: expected seconds above 0, got None"),
+        ({"arguments": ["--port", 3]}, "arguments: expected texts such as .*, got 3"),
+        ({"logdir": b"runs"}, "logdir: expected a path, got b'runs'"),
+        ({"logdir": "a\0b"}, r"logdir: expected a path, got 'a\\x00b'"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        dashboard(tmp_path, **arguments)
+    with pytest.raises((TypeError, ValueError), match=message):
+        dashboard(**{"logdir": tmp_path} | arguments)
+
+
+def test_one_argument_may_be_a_text(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr(dashboards, "_start", lambda *given: found.append(given[4]))
+    dashboard(tmp_path, show=False, arguments="--load_fast=false")
+    assert found == [["--load_fast=false"]]
 
 
 def test_what_a_server_says_before_it_ends_is_told():
@@ -150,12 +177,25 @@ def test_p119_entries_of_dead_servers_are_removed(tmp_path):
     beyond = entry("pid-4", pid=2**80, port=2**20, logdir="/logs")
     odd = tmp_path / "pid-3.info"
     odd.write_text("no JSON")
+    texts = ["[]", "null", "[" * 100_000, '{"pid": 1e400, "port": 1}', '{"pid": NaN, "port": 1}']
+    for number, text in enumerate(texts):
+        (tmp_path / f"pid-odd{number}.info").write_text(text)
+    (tmp_path / "pid-bytes.info").write_bytes(b"\xff\xfe")
     note = tmp_path / "note.txt"
     note.write_text("of somebody else")
     clean_info(tmp_path)
     assert [path for path in (dead, silent, beyond, odd) if path.exists()] == []
-    assert note.exists()
+    assert [*tmp_path.iterdir()] == [note]
     clean_info(tmp_path / "gone")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_an_entry_that_is_no_file_is_left_alone(tmp_path):
+    os.mkfifo(tmp_path / "pid-1.info")
+    (tmp_path / "pid-2.info").mkdir()
+    (tmp_path / "pid-3.info").symlink_to(tmp_path / "pid-1.info")
+    clean_info(tmp_path)
+    assert len([*tmp_path.iterdir()]) == 3
 
 
 def test_p120_temporary_files_are_in_a_directory_of_the_user(tmp_path, monkeypatch):
