@@ -127,7 +127,10 @@ def plot(
                 lines = _draw_lines(axes, runs, tag, x, smoothing)
             if log:
                 _make_logarithmic(axes)
-            axes.set_xlabel("step" if x == "step" or band else "seconds")
+            if x == "step" or band:
+                _mark_steps(axes)
+            else:
+                axes.set_xlabel("seconds")
             return lines
     else:
         panels = [
@@ -299,6 +302,12 @@ def _draw_bands(axes: Any, bands: dict[str, Band]) -> _Lines:
     return lines
 
 
+def _mark_steps(axes: Any) -> None:
+    """Steps along the panel, ticks at whole ones."""
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("step")
+
+
 def _make_logarithmic(axes: Any) -> None:
     """A logarithmic axis for the values; where it spans under two decades, with plain numbers."""
     low, high = axes.dataLim.minposy, axes.dataLim.y1
@@ -364,7 +373,7 @@ def _draw_distribution(axes: Any, histograms: Histograms, colour: str) -> None:
         axes.fill_between(steps, lines[i], lines[-1 - i], color=colour, alpha=0.17, linewidth=0)
     axes.plot(steps, lines[middle], color=colour, linewidth=1.4)
     axes.grid(alpha=0.25)
-    axes.set_xlabel("step")
+    _mark_steps(axes)
 
 
 def _some(histograms: Histograms, most: int) -> tuple[NDArray[np.int64], list[Histogram]]:

@@ -461,3 +461,15 @@ def test_bands_of_evaluations_are_lines_of_their_own(tmp_path, recwarn, group):
     assert lines == {name: [0.5], f"{name}, eval": [10.5]}
     assert [line.get_label() for line in drawn["accuracy"].lines] == [f"{name}, eval"]
     assert not recwarn
+
+
+@pytest.mark.parametrize("arguments", [{}, {"band": True}, {"kind": "distributions"}], ids=str)
+def test_ticks_of_steps_are_whole(tmp_path, arguments):
+    with SummaryWriter(tmp_path) as writer:
+        for step in range(3):
+            writer.add_scalar("loss", step, step)
+            writer.add_histogram("w", [1.0, 2.0], step)
+    (axes,) = panels(plot(tmp_path, **arguments)).values()
+    ticks = axes.get_xticks()
+    np.testing.assert_array_equal(ticks, np.round(ticks))
+    assert axes.get_xlabel() == "step"
