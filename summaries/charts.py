@@ -295,11 +295,21 @@ def _draw_bands(axes: Any, bands: dict[str, Band]) -> _Lines:
     for index, (name, each) in enumerate(bands.items()):
         style = _style(index)
         with np.errstate(over="ignore"):
-            low, high = _placeable(each.mean - each.std), _placeable(each.mean + each.std)
+            edges = _placeable(np.array([each.mean - each.std, each.mean + each.std]))
         lines[name] = _line(axes, each.steps, each.mean, label=name, **style)
-        axes.fill_between(each.steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        steps, (low, high) = _as_area(each.steps, edges)
+        axes.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
     axes.grid(alpha=0.25)
     return lines
+
+
+def _as_area(
+    steps: NDArray[Any], lines: NDArray[np.float64]
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Lines to fill between; a single point is made as wide as a step, or it would not be seen."""
+    if len(steps) != 1:
+        return steps, lines
+    return steps + np.array([-0.5, 0.5]), lines.repeat(2, axis=1)
 
 
 def _mark_steps(axes: Any) -> None:
@@ -366,8 +376,7 @@ def _draw_distribution(axes: Any, histograms: Histograms, colour: str) -> None:
     if not values:
         return
     lines = np.array([quantiles(each, _QUANTILES) for each in values]).T
-    if len(steps) == 1:  # as wide as a step, or it would not be seen
-        steps, lines = steps + np.array([-0.5, 0.5]), lines.repeat(2, axis=1)
+    steps, lines = _as_area(steps, lines)
     middle = len(_QUANTILES) // 2
     for i in range(middle):
         axes.fill_between(steps, lines[i], lines[-1 - i], color=colour, alpha=0.17, linewidth=0)

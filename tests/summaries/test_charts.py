@@ -473,3 +473,12 @@ def test_ticks_of_steps_are_whole(tmp_path, arguments):
     ticks = axes.get_xticks()
     np.testing.assert_array_equal(ticks, np.round(ticks))
     assert axes.get_xlabel() == "step"
+
+
+def test_a_band_of_a_single_step_is_seen(tmp_path):
+    for seed in range(2):
+        with SummaryWriter(tmp_path / f"s{seed}") as writer:
+            writer.add_scalar("loss", 2 * seed, 7)
+    (area,) = panels(plot(tmp_path, band=True))["loss"].collections
+    bounds = area.get_paths()[0].get_extents().get_points()
+    np.testing.assert_array_equal(bounds, [[6.5, 0], [7.5, 2]])
