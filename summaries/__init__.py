@@ -6,7 +6,13 @@ import here: tensorboardX is loaded with the first summary.
 
 from summaries.charts import plot
 from summaries.dashboards import dashboard
-from summaries.encode import encode_histogram, encode_image, encode_scalar, encode_text
+from summaries.encode import (
+    encode_histogram,
+    encode_image,
+    encode_scalar,
+    encode_tensor,
+    encode_text,
+)
 from summaries.event_log import EventLog
 from summaries.hparams import write_experiment
 from summaries.optimizer import OPTIMIZER_SUMMARIES, OptimizerSummaries
@@ -24,6 +30,7 @@ __all__ = [
     "encode_histogram",
     "encode_image",
     "encode_scalar",
+    "encode_tensor",
     "encode_text",
     "plot",
     "read",

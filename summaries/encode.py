@@ -24,6 +24,22 @@ from summaries.wire import pack_float, scalar_head, varint
 _HISTOGRAM_HEAD = struct.Struct("<BdBdBdBdBd")
 _HISTOGRAM_KEYS = tuple(field << 3 | 1 for field in range(1, 6))  # eight bytes each
 _BUCKET_LIMIT, _BUCKET = bytes((6 << 3 | 2,)), bytes((7 << 3 | 2,))
+# TensorFlow's numbers of dtypes, by NumPy's kind and size
+_TENSOR_DTYPES = {
+    "f4": 1,
+    "f8": 2,
+    "i4": 3,
+    "u1": 4,
+    "i2": 5,
+    "i1": 6,
+    "i8": 9,
+    "b1": 10,
+    "u2": 17,
+    "f2": 19,
+    "u4": 22,
+    "u8": 23,
+}
+_FLOAT_TENSOR, _DOUBLE_TENSOR = bytes((1 << 3, 1)), bytes((1 << 3, 2))
 
 
 def encode_scalar(tag: str, value: object) -> bytes:
@@ -140,6 +156,50 @@ def scalar_bytes(tag: str, value: float) -> bytes:
         return _cached_scalar_head(tag) + pack_float(math.copysign(math.inf, value))
 
 
+def scalar_tensor_bytes(tag: str, value: float, double: bool, metadata: bytes) -> bytes:
+    """As `scalar_bytes`, as a tensor of float32 or float64, which TensorFlow 2 writes."""
+    if double:
+        tensor = _DOUBLE_TENSOR + delimited(6, struct.pack("<d", value))
+    else:
+        tensor = _FLOAT_TENSOR + delimited(5, scalar_bytes("", value)[-4:])
+    return delimited(1, _tag_field(tag) + delimited(8, tensor) + delimited(9, metadata))
+
+
+def encode_tensor(tag: str, values: object) -> bytes:
+    """An array of any shape as it is; TensorBoard keeps it, and shows it on no page.
+
+    Args:
+        tag: the name, cleaned by `clean_tag`.
+        values: integer, boolean or float, under 2 GB; of what NumPy has no dtype for (bfloat16),
+            float32.
+
+    Raises:
+        TypeError: the values are not real numbers.
+        ValueError: the array is too large.
+    """
+    tag = clean_tag(tag)
+    array = real_array(tag, values)
+    number = _TENSOR_DTYPES.get(array.dtype.newbyteorder("=").str[1:])
+    if number is None:
+        raise TypeError(
+            f"{tag!r} takes a tensor of integers, booleans or floats, not {array.dtype}"
+        )
+    if array.nbytes >= 1 << 31:
+        raise ValueError(f"{tag!r} takes a tensor under 2 GB, not one of {array.nbytes} bytes")
+    tensor = _proto.TensorProto(
+        dtype=number,
+        tensor_shape=_shape(array),
+        tensor_content=array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes(),
+    )
+    metadata = _proto.SummaryMetadata.FromString(metadata_bytes("tensor", TENSOR))
+    return _serialized([_proto.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
+
+
+def _shape(array: NDArray[Any]) -> Any:
+    dimension = _proto.TensorShapeProto.Dim
+    return _proto.TensorShapeProto(dim=[dimension(size=size) for size in array.shape])
+
+
 def encode_text(tag: str, text: object) -> bytes:
     """A text, shown as Markdown; an array of texts is shown as a table.
 
@@ -162,12 +222,9 @@ def encode_text(tag: str, text: object) -> bytes:
         raise TypeError(f"{tag!r} takes text, not {type(text).__name__} {text!r:.60}")
     # NumPy strips trailing NULs from its own strings, so a lone text goes past it.
     items = [text] if not texts.ndim and isinstance(text, str | bytes) else texts.flat
-    shape = _proto.TensorShapeProto(
-        dim=[_proto.TensorShapeProto.Dim(size=size) for size in texts.shape]
-    )
     tensor = _proto.TensorProto(
         dtype=_proto.DataType.Value("DT_STRING"),
-        tensor_shape=shape,
+        tensor_shape=_shape(texts),
         string_val=[
             utf8(f"the text of {tag!r}", item) if isinstance(item, str) else bytes(item)
             for item in items

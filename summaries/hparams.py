@@ -110,16 +110,27 @@ def write_experiment(
         ValueError: a domain is empty, mixes strings with numbers or has a number that is not
             finite.
     """
-    infos = [_hparam_info(each, domain) for each, domain in hparams.items()]
-    experiment = _proto.Experiment(
+    data = experiment(hparams, metrics, name=name, description=description)
+    with EventLog(logdir) as log:
+        log.add_encoded(data)
+
+
+def experiment(
+    hparams: Mapping[str, Domain],
+    metrics: Iterable[_Metric],
+    *,
+    name: str = "",
+    description: str = "",
+) -> bytes:
+    """The Summary of a sweep; arguments and errors as those of `write_experiment`."""
+    record = _proto.Experiment(
         name=name,
         description=description,
         time_created_secs=time.time(),
-        hparam_infos=infos,
+        hparam_infos=[_hparam_info(each, domain) for each, domain in hparams.items()],
         metric_infos=[_metric_info(metric) for metric in metrics],
     )
-    with EventLog(logdir) as log:
-        log.add_encoded(_summary(_EXPERIMENT, experiment=experiment))
+    return _summary(_EXPERIMENT, experiment=record)
 
 
 def _hparam_info(name: str, domain: Domain) -> Any:

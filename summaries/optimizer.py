@@ -24,6 +24,8 @@ OPTIMIZER_SUMMARIES = [
 ]
 
 _KNOWN = (*OPTIMIZER_SUMMARIES, *EXTRA_SUMMARIES)
+# What a step is given of the variables has no other use: giving it is asking for these.
+_DEFAULT = (*OPTIMIZER_SUMMARIES, "weights", "weight_norm", "update_ratio")
 
 
 class OptimizerSummaries:
@@ -41,8 +43,9 @@ class OptimizerSummaries:
         logdir: the directory of the run, or the EventLog or SummaryWriter that is open there, which
             is then not closed with this object. In a writer's `step` the summaries are part of
             that step's event, and of its cadence.
-        summaries: which of OPTIMIZER_SUMMARIES and EXTRA_SUMMARIES are written; None is all of
-            the former.
+        summaries: which of OPTIMIZER_SUMMARIES and EXTRA_SUMMARIES are written. None is all of
+            the former and, of steps that are given weights, `weights` and `weight_norm`, and given
+            updates too `update_ratio`; an empty list is none.
         scope: comes before each tag, with a slash; TensorFlow's is "OptimizeLoss".
         buckets: the grid of the histograms, see `encode_histogram`.
         layout: whether a layout of TensorBoard's page of custom scalars is written with the first
@@ -78,7 +81,7 @@ class OptimizerSummaries:
         write_to_disk: bool | None = None,
     ) -> None:
         self._quantities = Quantities(
-            _checked_names(OPTIMIZER_SUMMARIES if summaries is None else summaries),
+            _checked_names(_DEFAULT if summaries is None else summaries),
             f"{scope}/" if scope else "",
             buckets,
             warns=on_error == "warn",
@@ -126,7 +129,8 @@ class OptimizerSummaries:
             loss: a number or 0-d array.
             learning_rate: a number or 0-d array.
             gradients: the gradients, as the optimizer gets them.
-            weights: the variables: for `weights`, `weight_norm`, `sparsity` and `update_ratio`.
+            weights: the variables before the step: for `weights`, `weight_norm`, `sparsity` and
+                `update_ratio`.
             updates: what the step adds to the variables, for `update_ratio` (‖update‖ / ‖weight‖).
             unclipped: the gradients before they were clipped: the global norm and `nonfinite` are
                 then theirs, the norm of `gradients` is `global_norm/clipped_gradient_norm`, and

@@ -146,8 +146,15 @@ _NUMBERS = {
     1: ("<f4", "float_val"),
     2: ("<f8", "double_val"),
     3: ("<i4", "int_val"),
+    4: ("u1", "int_val"),
+    5: ("<i2", "int_val"),
+    6: ("i1", "int_val"),
     9: ("<i8", "int64_val"),
     10: ("?", "bool_val"),
+    17: ("<u2", "int_val"),
+    19: ("<f2", "half_val"),
+    22: ("<u4", "uint32_val"),  # and the next: fields that tensorboardX's message lacks
+    23: ("<u8", "uint64_val"),
 }
 _STRING = 7
 
@@ -541,8 +548,12 @@ def _tensor(proto: Any, plugin: str) -> tuple[str, Any]:
     if proto.dtype not in _NUMBERS:
         return "", None
     dtype, field = _NUMBERS[proto.dtype]
+    if not proto.tensor_content and not hasattr(proto, field):
+        return "", None
     if proto.tensor_content:
         array = np.frombuffer(proto.tensor_content, dtype)
+    elif field == "half_val":  # their bits
+        array = np.array(proto.half_val, "<u2").view(dtype)
     else:
         array = np.array(getattr(proto, field), dtype)
     # A tensor of equal numbers may be stored as one of them: it is not taken as large as it claims.

@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from summaries._warn import warn_once
 from summaries.cadence import Cadence
 from summaries.event_log import EventLog, check_summary
 from summaries.event_queue import PATIENCE
-from summaries.hparams import Scalar, Status, check_hparam, session_end, session_start
+from summaries.hparams import Scalar, Status, check_hparam, experiment, session_end, session_start
 from summaries.metadata import SCALAR, Annotator, SummaryBytes, metadata_bytes
 from summaries.reader import Run
 from summaries.step_scope import Defaults, StepScope, innermost
@@ -45,7 +45,8 @@ class SummaryWriter:
     may be used from any thread, and as a context manager. All goes into one event file; how and
     when, and what happens when the disk fails, see `EventLog`.
 
-    It has every public method of tensorboardX's SummaryWriter. Those that are not written here
+    It has every public method of the SummaryWriters of tensorboardX and PyTorch, whose arguments
+    go by name where the two have several orders. Those that are not written here
     (figures, audio, video, meshes, precision-recall curves, embeddings, graphs of PyTorch and so
     on) are tensorboardX's own and need the packages that it needs: Pillow, matplotlib, PyTorch.
 
@@ -282,14 +283,30 @@ class SummaryWriter:
         walltime: SupportsFloat | None = None,
         display_name: str = "",
         summary_description: str = "",
+        *,
+        new_style: bool = False,
+        double_precision: bool = False,
     ) -> None:
         """Write one number; see `encode_scalar` for what it may be, and for the errors.
 
         With the first value of a tag TensorBoard takes the name and the description, in Markdown,
-        that it shows for it.
+        that it shows for it. `new_style` stores the number as a tensor, as PyTorch has it, and
+        `double_precision` as one of float64; TensorBoard's charts are of float32 all the same.
         """
         scope = self._scope(global_step)
         if not (self._writes if scope is None else scope.scalars):
+            return
+        if new_style or double_precision:
+            metadata = metadata_bytes("scalars", SCALAR, display_name, summary_description)
+            self._add(
+                _tensor_scalar,
+                tag,
+                scalar_value,
+                global_step,
+                walltime,
+                double_precision,
+                metadata,
+            )
             return
         head = self._heads.get(tag)
         if head is None:
@@ -384,6 +401,17 @@ class SummaryWriter:
         elif grid in _BINS:
             grid = max_bins or "fast"
         self._add(encode.encode_histogram, tag, values, global_step, walltime, grid)
+
+    def add_tensor(
+        self,
+        tag: str,
+        tensor: object,
+        global_step: Step | None = None,
+        walltime: SupportsFloat | None = None,
+    ) -> None:
+        """Write an array as it is, for `read`; see `encode_tensor`, also for the errors."""
+        if self.is_due(global_step):
+            self._add(encode.encode_tensor, tag, tensor, global_step, walltime)
 
     def add_text(
         self,
@@ -485,7 +513,7 @@ class SummaryWriter:
                 "hparams",
                 str(self.logdir),
                 message=f"the hyper-parameters of {self.logdir} change after they were written; "
-                "TensorBoard shows the first ones",
+                "TensorBoard shows the first ones; add_hparams(..., run_name=) makes another run",
             )
         self._hparams = merged
         self._group = self._group if group is None else group
@@ -497,12 +525,51 @@ class SummaryWriter:
         metric_dict: Mapping[str, object],
         name: str | None = None,
         global_step: Step | None = None,
+        *,
+        hparam_domain_discrete: Mapping[str, Sequence[object]] | None = None,
+        run_name: str | None = None,
     ) -> None:
         """Set hyper-parameters, see `hparams`, and write scalars, both in this run itself.
 
-        `name` is that of tensorboardX's further run, which is not needed.
+        Args:
+            hparam_dict: name -> value of the hyper-parameters.
+            metric_dict: tag -> scalar.
+            name: the name of a run below this one, which is written and ended instead of this one;
+                of many sets of hyper-parameters, each needs its own.
+            global_step: the step of the scalars.
+            hparam_domain_discrete: name -> all the values that the hyper-parameter takes; with it
+                TensorBoard's page shows these hyper-parameters and scalars, and no others, see
+                `write_experiment`.
+            run_name: the same as `name`, as PyTorch has it.
+
+        Raises:
+            OSError, TypeError, ValueError: as `hparams`, `add_scalar` and `write_experiment` do.
         """
+        if name is not None and run_name is not None:
+            raise ValueError("give name or run_name, not both")
+        run = name if run_name is None else run_name
+        if run is not None and not isinstance(run, str):
+            raise TypeError(f"the name of a run is a str, not {type(run).__name__} {run!r:.60}")
+        if run:
+            step = self.current_step if global_step is None else global_step
+            with SummaryWriter(
+                self.logdir / run,
+                write_to_disk=self._writes,
+                on_error="warn" if self._warns else "raise",
+            ) as below:
+                below.add_hparams(
+                    hparam_dict,
+                    metric_dict,
+                    global_step=step,
+                    hparam_domain_discrete=hparam_domain_discrete,
+                )
+            return
+        sweep = None
+        if hparam_domain_discrete is not None:
+            sweep = _sweep(hparam_dict, metric_dict, hparam_domain_discrete)
         self.hparams(hparam_dict)
+        if sweep is not None:
+            self.add_encoded(sweep, global_step)
         for tag, value in metric_dict.items():
             self.add_scalar(tag, value, global_step)
 
@@ -561,6 +628,27 @@ class SummaryWriter:
         traceback: TracebackType | None,
     ) -> None:
         self.close("success" if kind is None else "unknown")
+
+
+def _tensor_scalar(tag: str, value: object, double: bool, metadata: bytes) -> bytes:
+    number = encode.real_scalar(tag, value)
+    if not abs(number) <= (sys.float_info.max if double else _FLOAT32_MAX):
+        kind = "float64" if double else "float32"
+        warn_once("scalar", tag, message=f"the scalar {tag!r} is {number} as a {kind}")
+    return encode.scalar_tensor_bytes(tag, number, double, metadata)
+
+
+def _sweep(
+    hparams: Mapping[str, object],
+    metrics: Mapping[str, object],
+    domains: Mapping[str, Sequence[object]],
+) -> bytes:
+    """The record of a sweep that takes these values, and any of the other hyper-parameters."""
+    unknown = [name for name in domains if name not in hparams]
+    if unknown:
+        raise ValueError(f"hparam_domain_discrete has {unknown[0]!r}, hparam_dict has not")
+    kinds = {name: type(check_hparam(name, value)) for name, value in hparams.items()}
+    return experiment({**kinds, **{name: list(each) for name, each in domains.items()}}, metrics)
 
 
 def _image_summary(tag: str, img_tensor: object, dataformats: str) -> bytes:

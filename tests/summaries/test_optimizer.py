@@ -9,6 +9,7 @@ from summaries import (
     EventLog,
     OptimizerSummaries,
     SummaryWriter,
+    encode_scalar,
     histogram,
     read,
 )
@@ -62,6 +63,31 @@ def test_a_step_is_one_event(tmp_path, raw_events):
         for step in range(3):
             summaries.step(step, loss=1.0, learning_rate=0.1, gradients=GRADIENTS)
     assert [len(event.summary.value) for event in raw_events(log.path)[2:]] == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "tags"),
+    [
+        (None, {"weights"}, {"weights/w", "weight_norm/w"}),
+        (None, {"weights", "updates"}, {"weights/w", "weight_norm/w", "update_ratio/w"}),
+        (None, set(), set()),
+        (OPTIMIZER_SUMMARIES, {"weights", "updates"}, set()),
+        (["sparsity"], {"weights", "updates"}, {"sparsity/w"}),
+        ([], {"weights"}, set()),
+    ],
+    ids=str,
+)
+def test_weights_that_are_given_are_written_unless_a_list_says_otherwise(
+    tmp_path, names, given, tags
+):
+    arrays = {name: {"w": np.float32([3, 4])} for name in given}
+    with EventLog(tmp_path) as log:
+        OptimizerSummaries(log, names).step(0, **arrays)
+        log.add_summary(encode_scalar("marker", 1), 0)
+    written = values(tmp_path)
+    assert set(written) - {"marker"} == tags
+    assert written.get("weight_norm/w", 5) == 5
+    assert written.get("update_ratio/w", 1) == 1
 
 
 @pytest.mark.parametrize(

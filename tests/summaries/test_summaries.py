@@ -14,6 +14,7 @@ def test_the_public_names_are_these():
         "encode_histogram",
         "encode_image",
         "encode_scalar",
+        "encode_tensor",
         "encode_text",
         "plot",
         "read",

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import json
 import re
 import sys
@@ -10,6 +11,7 @@ from contextvars import copy_context
 
 import numpy as np
 import pytest
+from tensorboard.util.tensor_util import make_ndarray
 
 from summaries import OptimizerSummaries, SummaryWriter, _proto, encode_scalar, read
 from summaries.metadata import Notes, SummaryBytes, metadata_bytes
@@ -607,9 +609,214 @@ def test_p079_hparams_are_in_the_run_itself(tmp_path, raw_events):
 def test_p079_tensorboardx_s_way_makes_no_run_either(tmp_path, raw_events, scalars):
     with SummaryWriter(tmp_path) as writer:
         for n in range(3):
-            writer.add_hparams({"lr": 0.1}, {"accuracy": n}, "trial", n)
+            writer.add_hparams({"lr": 0.1}, {"accuracy": n}, global_step=n)
     assert len(list(tmp_path.rglob("*"))) == 1
     assert scalars(tmp_path, "accuracy") == [(0, 0), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("argument", ["name", "run_name"])
+def test_a_run_that_is_named_is_made(tmp_path, argument):
+    """One writer for a whole sweep: a run below it for each set, and itself has none."""
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("loss", 1.0, 7)
+        for n, rate in enumerate([0.5, 0.25]):
+            sweep = {argument: f"trial{n}"}
+            writer.add_hparams({"lr": rate}, {"accuracy": n}, **sweep)
+    runs = read(tmp_path)
+    assert {name: runs[name].hparams().values for name in [".", "trial0", "trial1"]} == {
+        ".": {},
+        "trial0": {"lr": 0.5},
+        "trial1": {"lr": 0.25},
+    }
+    for n in range(2):
+        run = runs[f"trial{n}"]
+        assert run.hparams().status == "success"
+        steps, numbers, _ = run.scalars("accuracy")
+        assert (list(steps), list(numbers)) == ([7], [n])
+
+
+def test_a_named_run_of_another_rank_is_not_written(tmp_path):
+    with SummaryWriter(tmp_path, write_to_disk=False) as writer:
+        writer.add_hparams({"lr": 0.5}, {"accuracy": 1}, "trial")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_values_that_a_sweep_takes_are_told(tmp_path, raw_events):
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_hparams(
+            {"lr": 0.5, "kind": "adam", "nesterov": True, "n": 3},
+            {"accuracy": 1},
+            hparam_domain_discrete={"kind": ["adam", "sgd"], "lr": (0.5, 0.25)},
+        )
+    start, sweep, end = hparams_of(writer, raw_events)
+    assert start.session_start_info.hparams["n"].number_value == 3
+    assert [metric.name.tag for metric in sweep.experiment.metric_infos] == ["accuracy"]
+    infos = {info.name: info for info in sweep.experiment.hparam_infos}
+    assert {name: info.type for name, info in infos.items()} == {
+        "kind": 1,
+        "nesterov": 2,
+        "lr": 3,
+        "n": 3,
+    }
+    assert [each.string_value for each in infos["kind"].domain_discrete.values] == ["adam", "sgd"]
+    assert [each.number_value for each in infos["lr"].domain_discrete.values] == [0.5, 0.25]
+    assert not infos["n"].domain_discrete.values
+    assert end.session_end_info.status == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"hparam_domain_discrete": {"rate": [1]}}, "hparam_domain_discrete has 'rate'"),
+        ({"hparam_domain_discrete": {"lr": []}}, "'lr' has no values"),
+        ({"name": {"lr": [1]}}, "the name of a run is a str, not dict"),
+        ({"name": "a", "run_name": "b"}, "give name or run_name"),
+    ],
+    ids=str,
+)
+def test_hparams_of_a_sweep_that_are_refused_leave_nothing(tmp_path, arguments, named):
+    with SummaryWriter(tmp_path) as writer, pytest.raises((TypeError, ValueError), match=named):
+        writer.add_hparams({"lr": 1}, {"accuracy": 1}, **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+# The arguments of torch.utils.tensorboard.SummaryWriter (PyTorch 2.9), but for `self`. In
+# parentheses those that both tensorboardX and we take at another place: by name alone.
+TORCH = {
+    "__init__": "log_dir comment purge_step max_queue flush_secs filename_suffix",
+    "add_audio": "tag snd_tensor global_step sample_rate walltime",
+    "add_custom_scalars": "layout",
+    "add_custom_scalars_marginchart": "tags category title",
+    "add_custom_scalars_multilinechart": "tags category title",
+    "add_embedding": "mat metadata label_img global_step tag metadata_header",
+    "add_figure": "tag figure global_step close walltime",
+    "add_graph": "model input_to_model verbose use_strict_trace",
+    "add_histogram": "tag values global_step (bins) walltime max_bins",
+    "add_histogram_raw": "tag min max num sum sum_squares bucket_limits bucket_counts global_step "
+    "walltime",
+    "add_hparams": "hparam_dict metric_dict (hparam_domain_discrete) (run_name) (global_step)",
+    "add_image": "tag img_tensor global_step walltime dataformats",
+    "add_image_with_boxes": "tag img_tensor box_tensor global_step walltime (rescale) "
+    "(dataformats) (labels)",
+    "add_images": "tag img_tensor global_step walltime dataformats",
+    "add_mesh": "tag vertices colors faces config_dict global_step walltime",
+    "add_onnx_graph": "",
+    "add_pr_curve": "tag labels predictions global_step num_thresholds weights walltime",
+    "add_pr_curve_raw": "tag true_positive_counts false_positive_counts true_negative_counts "
+    "false_negative_counts precision recall global_step num_thresholds weights walltime",
+    "add_scalar": "tag scalar_value global_step walltime (new_style) (double_precision)",
+    "add_scalars": "main_tag tag_scalar_dict global_step walltime",
+    "add_tensor": "tag tensor global_step walltime",
+    "add_text": "tag text_string global_step walltime",
+    "add_video": "tag vid_tensor global_step fps walltime",
+    "close": "",
+    "flush": "",
+    "get_logdir": "",
+}
+
+
+@pytest.mark.parametrize("method", TORCH)
+def test_pytorchs_calls_are_taken(method):
+    parameters = inspect.signature(getattr(SummaryWriter, method)).parameters
+    places = [name for name in parameters if name != "self"]
+    others = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    for place, name in enumerate(TORCH[method].split()):
+        if name.startswith("("):
+            assert name[1:-1] in parameters or others
+        elif (method, name) == ("__init__", "log_dir"):
+            assert name in parameters
+        elif (method, name) != ("add_histogram", "bins"):
+            assert places[place] == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"new_style": True}, float(np.float32(0.1))),
+        ({"double_precision": True}, 0.1),
+        ({"new_style": True, "double_precision": True}, 0.1),
+    ],
+    ids=str,
+)
+def test_a_scalar_may_be_a_tensor(tmp_path, load, raw_events, arguments, expected):
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("loss", 0.1, 3, 5.0, "The loss", "of *all*", **arguments)
+        with writer.step(4):
+            writer.add_scalar("loss", np.float64(0.1), **arguments)
+            writer.add_scalar("rate", 0.5)
+    events = raw_events(writer.log.path)
+    assert len(events) == 4  # one a step
+    metadata = events[2].summary.value[0].metadata
+    assert metadata.plugin_data.plugin_name == "scalars"
+    assert (metadata.display_name, metadata.summary_description) == ("The loss", "of *all*")
+    steps, numbers, _ = read(tmp_path).scalars("loss")
+    assert (list(steps), list(numbers)) == ([3, 4], [expected, expected])
+    shown = load(tmp_path).Tensors("loss")
+    assert [make_ndarray(event.tensor_proto).item() for event in shown] == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("value", "double", "stored"),
+    [(1e39, False, np.inf), (np.nan, True, np.nan), (-np.inf, True, -np.inf)],
+)
+def test_p091_a_tensor_s_scalar_that_is_not_finite_is_told(tmp_path, value, double, stored):
+    with SummaryWriter(tmp_path) as writer, pytest.warns(RuntimeWarning, match="scalar 'a' is"):
+        writer.add_scalar("a", value, 0, new_style=True, double_precision=double)
+    (number,) = read(tmp_path).scalars("a")[1]
+    assert number == pytest.approx(stored, nan_ok=True)
+
+
+def test_p090_a_tensor_s_scalar_is_one_number(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(TypeError, match="'a' takes real numbers"):
+            writer.add_scalar("a", "much", 0, new_style=True)
+        with pytest.raises(ValueError, match=r"'a' takes one number, not .* \(2,\)"):
+            writer.add_scalar("a", [1.0, 2.0], 0, double_precision=True)
+        with pytest.raises(TypeError, match="'a' takes a number, not bool"):
+            writer.add_scalar("a", True, 0, new_style=True)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 3), (1,), (4, 0)], ids=str)
+def test_a_tensor_is_kept_as_it_is(tmp_path, load, dtype, shape):
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_tensor("t", array, 3)
+        writer.add_tensor("big", array.astype(array.dtype.newbyteorder(">")), 4)
+    found = {record.tag: record for record in read(tmp_path)}
+    if array.size or dtype not in ("uint32", "uint64"):
+        for tag, step in (("t", 3), ("big", 4)):
+            assert (found[tag].step, found[tag].kind) == (step, "tensor")
+            assert found[tag].value.dtype == array.dtype
+            np.testing.assert_array_equal(found[tag].value, array)
+    if array.size:
+        (event,) = load(tmp_path).Tensors("t")
+        np.testing.assert_array_equal(make_ndarray(event.tensor_proto), array)
+
+
+def test_a_tensor_that_cannot_be_kept_is_refused_by_its_tag(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(TypeError, match="'t' takes real numbers"):
+            writer.add_tensor("t", np.array([1j]), 0)
+        with pytest.raises(ValueError, match="'t' takes a tensor under 2 GB"):
+            writer.add_tensor("t", np.broadcast_to(np.uint8(0), (2**31,)), 0)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
