@@ -680,7 +680,7 @@ def test_hparams_of_a_sweep_that_are_refused_leave_nothing(tmp_path, arguments, 
     assert not list(tmp_path.iterdir())
 
 
-# The arguments of torch.utils.tensorboard.SummaryWriter (PyTorch 2.9), but for `self`. In
+# The arguments of torch.utils.tensorboard.SummaryWriter (PyTorch 2.13), but for `self`. In
 # parentheses those that both tensorboardX and we take at another place: by name alone.
 TORCH = {
     "__init__": "log_dir comment purge_step max_queue flush_secs filename_suffix",
