@@ -165,6 +165,8 @@ def fit(
             f"train_op: running {operation.name!r} changes no variable; pass what optimize_loss, "
             "create_train_op or minimize gives, not the loss"
         )
+    if plateau is not None:
+        _check_use(plateau[0], operation)
     if evaluation is not None:
         _check_evaluation(evaluation, graph)
     if logdir == "":
@@ -285,6 +287,18 @@ def _check_plateau(plateau: Any, evaluation: Evaluation | None, graph: Any) -> N
     names = [] if evaluation is None else list(evaluation.tensors)
     if plateau[1] not in names:
         raise ValueError(f"plateau: expected one of eval's names {names}, got {plateau[1]!r}")
+
+
+def _check_use(plateau: ReduceOnPlateau, operation: Tensor | Operation) -> None:
+    """Refuse to lower a rate that the train op does not go by."""
+    scale = plateau.scale.op
+    steps = Plan(operation.graph, [operation], []).steps
+    if not any(scale is step.op or scale in step.op.variables for step in steps):
+        raise ValueError(
+            f"plateau: {operation.name!r} does not read {plateau!r}, so lowering it would change "
+            "nothing; build the train op with the rate that it gives, as plateau(0.1) or with "
+            "learning_rate_decay_fn=plateau"
+        )
 
 
 def _train_op(value: Any) -> Tensor | Operation:

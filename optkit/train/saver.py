@@ -31,6 +31,9 @@ from optkit.variables import Variable, variable_of
 
 __all__ = ["Saver"]
 
+_NAMED = 5
+"""How many entries that nothing takes are named: of a large model there are thousands."""
+
 
 class Saver:
     """Writes variables to a file, `<prefix>.safetensors`, and reads them back.
@@ -272,7 +275,7 @@ class Saver:
             found = found._replace(missing=[name for name in found.missing if name not in rates])
         found.require(path)
         if found.extra:
-            logging.info("%s: nothing takes %s", path, ", ".join(sorted(found.extra)))
+            logging.info("%s: nothing takes %s", path, _counted(sorted(found.extra)))
         arrays, _ = read_arrays(path, found.restored)
         arrays |= rates
         if self._reshape:
@@ -336,6 +339,12 @@ def _named(var_list: Any, allow_empty: bool) -> dict[str, Variable]:
     if not named and not allow_empty:
         raise ValueError("var_list: there are no variables to save")
     return named
+
+
+def _counted(names: Sequence[str]) -> str:
+    """Names in a line of the log: the first few, and how many there are where that is not all."""
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{len(names)} entries: {shown}, ..."
 
 
 def _covers(wanted: Mapping[str, Operation]) -> bool:

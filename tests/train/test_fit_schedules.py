@@ -104,6 +104,47 @@ def test_the_rate_of_a_plateau_goes_on_after_a_break(tmp_path):
     np.testing.assert_array_equal(run(5, "parts"), whole)
 
 
+@pytest.mark.parametrize("rate", ["a number", "another plateau's"])
+def test_a_plateau_that_the_train_op_does_not_read_is_refused(rate):
+    plateau = T.ReduceOnPlateau(name="mine")
+    other = {} if rate == "a number" else {"learning_rate_decay_fn": T.ReduceOnPlateau()}
+    x, _, loss, train_op = line("SGD", **other)
+    with pytest.raises(ValueError, match=r"plateau: .* does not read <.*'mine'"):
+        tf.fit(
+            train_op,
+            [X],
+            x,
+            steps=1,
+            eval=([X], 1, {"loss": loss}),
+            plateau=(plateau, "loss"),
+            progress=False,
+        )
+
+
+@pytest.mark.parametrize("place", ["plain", "cond", "loop"])
+def test_a_plateau_is_read_wherever_the_rate_is_made(place):
+    plateau = T.ReduceOnPlateau(factor=0.5, patience=0)
+    w = tf.Variable(1.0)
+    if place == "cond":
+        rate = tf.cond(tf.constant(True), lambda: plateau(0.1), lambda: tf.constant(0.1))
+    elif place == "loop":
+        rate = tf.while_loop(lambda r: r > 1.0, lambda _: [plateau(0.1)], [tf.constant(2.0)])
+    else:
+        rate = plateau(0.1)
+    step = T.create_global_step()
+    train_op = T.GradientDescentOptimizer(rate).minimize(w, global_step=step)
+    history = tf.fit(
+        train_op,
+        [{}, {}, {}],
+        steps=3,
+        eval=([{}], 1, {"one": tf.constant(1.0)}),
+        plateau=(plateau, "one"),
+        progress=False,
+    )
+    # Steps of 0.1, 0.1 and 0.05: the first observation is the best, the second is a bad one.
+    np.testing.assert_allclose(history.session.value(w), 0.75, rtol=1e-6)
+
+
 def test_what_does_not_fit_is_refused():
     plateau = T.ReduceOnPlateau()
     x, _, loss, train_op = line("SGD", learning_rate_decay_fn=plateau)

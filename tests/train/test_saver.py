@@ -458,6 +458,18 @@ def test_what_nothing_takes_is_named_in_the_log(session, tmp_path, caplog):
     assert caplog.messages == [f"{tmp_path / 'm.safetensors'}: nothing takes a, b"]
 
 
+def test_of_many_entries_that_nothing_takes_a_few_are_named(session, tmp_path, caplog):
+    variables = [tf.Variable(0.0, name=f"v{i}") for i in range(9)]
+    session.run(tf.global_variables_initializer())
+    path = tf.train.Saver().save(session, str(tmp_path / "m"))
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="optkit"):
+        tf.train.Saver(variables[:1]).restore(session, path)
+    assert caplog.messages == [
+        f"{tmp_path / 'm.safetensors'}: nothing takes 8 entries: v1, v2, v3, v4, v5, ..."
+    ]
+
+
 def test_reshape_takes_as_many_elements_in_another_shape(session, tmp_path):
     w = tf.get_variable("w", [2, 3])
     save_file({"w": np.arange(6, dtype=np.float32)}, tmp_path / "m.safetensors")
