@@ -195,7 +195,7 @@ def fit(
             _tell_nothing_to_do(step, total, folder if state is not None else None)
             history.stopped = "steps"
             if evaluation is not None:  # what is trained is known as well as after training
-                for name, value in evaluation.run(running).items():
+                for name, value in _evaluated_again(running, evaluation).items():
                     history.record(step, f"eval/{name}", value)
             return history
         termination = Termination()
@@ -427,6 +427,18 @@ def _step(session: Session, counter: Any, state: Mapping[str, Any] | None) -> in
     if counter is not None:
         return int(session.value(counter))
     return 0 if not state else int(state.get("step", 0))
+
+
+def _evaluated_again(session: Session, evaluation: Evaluation) -> dict[str, float]:
+    """What an evaluation measures that is no part of the training and moves nothing.
+
+    So a run that was killed at its very end, and is started again, ends like one that was not.
+    """
+    kept = session.export_state()
+    try:
+        return evaluation.run(session)
+    finally:
+        session.import_state(kept)
 
 
 # -- what is told ---------------------------------------------------------------------------------

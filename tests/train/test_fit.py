@@ -173,6 +173,22 @@ def test_the_same_call_again_evaluates_what_is_trained(tmp_path):
     assert points.steps.tolist() == [4, 6]  # none twice
 
 
+def test_an_evaluation_of_a_finished_run_moves_no_random_counter(tmp_path):
+    """Otherwise a run that is killed at its very end and started again would go on differently."""
+
+    def counters():
+        tf.reset_default_graph()
+        model = Model()
+        noisy = model.loss + tf.random_normal([])
+        history = model.fit(steps=6, logdir=tmp_path, eval=((X, Y), 4, {"loss": noisy}))
+        return history.session.export_state().counters
+
+    first = counters()
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="nothing to do"):
+            assert counters() == first
+
+
 def test_the_default_session_goes_on(model):
     with tf.Session() as session:
         first = model.fit(steps=5)
