@@ -12,7 +12,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from optkit.backend import use_backend
+from optkit.backend import release_memory, use_backend
 from optkit.graph import get_default_graph, reset_default_graph
 from tests import cusim
 
@@ -50,6 +50,14 @@ def backend():
         return
     with use_backend("cupy"):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory():
+    """A device gets its memory back after each file: a process may have only so many blocks."""
+    yield
+    if DEVICE:
+        release_memory("cupy")
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,9 @@
 """The simulator runs kernels as a device does, and notices what a device would punish."""
 
 import functools
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from tests import cusim
 from tests.conftest import DEVICE
 
 pytestmark = pytest.mark.cusim
+ROOT = Path(__file__).parents[2]
 
 if DEVICE == "sim":
     import cupy
@@ -187,6 +191,31 @@ def test_texts_that_do_not_compile():
 
 def test_memory_that_nobody_wrote_is_nan(guarded):
     assert np.isnan(cupy.empty(5, np.float32).get()).all()
+
+
+MANY = """
+from tests import cusim
+cusim.install()
+import cupy
+first = cupy.ones(3).sum()
+kept = []
+try:
+    while True:
+        kept.append(cupy.empty(1))
+except cupy.cuda.memory.OutOfMemoryError:
+    kept.clear()
+    cupy.get_default_memory_pool().free_all_blocks()
+    print(first, cupy.ones(3).sum())
+"""
+
+
+def test_more_blocks_than_a_process_may_have_mappings():
+    limit = Path("/proc/sys/vm/max_map_count")
+    if not limit.is_file() or int(limit.read_text()) > 100_000:
+        pytest.skip("needs a limit that is reached soon")
+    command = [sys.executable, "-c", MANY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3.0 3.0\n", "")
 
 
 def test_memory_runs_out():

@@ -33,7 +33,11 @@ class Memory {
     void* found = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (found == MAP_FAILED) return 0;
     char* base = static_cast<char*>(found);
-    mprotect(base + kPage, body, PROT_READ | PROT_WRITE);
+    // A process may have so many mappings and no more; CuPy then frees what it keeps, and asks again.
+    if (mprotect(base + kPage, body, PROT_READ | PROT_WRITE)) {
+      munmap(base, mapped);
+      return 0;
+    }
     // Aligned as cudaMalloc does, and as near to the guard page as that allows.
     char* start = base + kPage + ((body - size) & ~(kAlignment - 1));
     std::memset(start, 0xFF, size);
