@@ -4,6 +4,7 @@ Afterwards all state is what it was before the run, bit for bit, and the session
 that nothing has happened to.
 """
 
+import copy
 import importlib
 import pkgutil
 import signal
@@ -88,7 +89,7 @@ class Switch:
         def kernel(*arrays, **attrs):
             if self.error is not None:
                 self.calls += 1
-                raise self.error
+                raise copy.copy(self.error)  # an error keeps the frames that it went through
             return real(*arrays, **attrs)
 
         return kernel

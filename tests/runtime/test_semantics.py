@@ -1,5 +1,6 @@
 """Reads, writes and failures: what a run sees, what it leaves, and that it is always the same."""
 
+import copy
 import signal
 from dataclasses import dataclass, field
 
@@ -281,7 +282,7 @@ class Fuse:
                 if self.error is None:
                     signal.raise_signal(signal.SIGINT)
                 else:
-                    raise self.error
+                    raise copy.copy(self.error)  # an error keeps the frames that it went through
             return x + 0
 
         kind = Kind(
