@@ -29,7 +29,7 @@ from optkit.runtime.device_updates import DeviceGroup, device_rows
 from optkit.runtime.execution import handed_out, stream_of
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
-from optkit.runtime.updates import dense_groups, is_ready, seen_writes
+from optkit.runtime.updates import arranged, dense_groups, seen_writes, write_lines
 
 __all__ = ["DeviceProgram", "device_program"]
 
@@ -108,30 +108,9 @@ class DeviceProgram:
         return write
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
-        groups = [g for g in self._groups if all(is_ready(step, state) for step in g.steps)]
-        fused_rows = [row for row in self._rows if is_ready(row.step, state)]
-        for group in groups:
-            group.arrange(state, arenas)
-        for rows in fused_rows:
-            rows.arrange(state, arenas)
+        groups, rows = arranged(self._groups, self._rows, state, arenas)
         code = DeviceCode(self._plan, self._backend)
-        special = {step for group in groups for step in (*group.steps, *group.absorbed)}
-        special |= {rows.step for rows in fused_rows}
-        staged = {group.steps[-1]: group for group in groups if group.seen}
-        for step in self._plan.steps:
-            if step in staged:
-                code.group(staged[step])
-            elif step in special:
-                continue
-            elif step.op.kind.access == "write":
-                code.write(step)
-            else:
-                code.compute(step)
-        for rows in fused_rows:
-            code.rows(rows)
-        for group in groups:
-            if not group.seen:
-                code.group(group)
+        write_lines(code, self._plan, groups, rows)
         self._function = code.function()
         self._departures = arenas.departures
 

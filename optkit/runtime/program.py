@@ -28,7 +28,14 @@ from optkit.runtime.device_program import DeviceProgram, device_program
 from optkit.runtime.execution import stream_of
 from optkit.runtime.interrupts import HeldBack
 from optkit.runtime.plan import Plan
-from optkit.runtime.updates import DenseGroup, dense_groups, is_ready, row_updates, seen_writes
+from optkit.runtime.updates import (
+    DenseGroup,
+    arranged,
+    dense_groups,
+    row_updates,
+    seen_writes,
+    write_lines,
+)
 
 __all__ = ["Program", "compiled"]
 
@@ -130,30 +137,9 @@ class Program:
         return write
 
     def _compile(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None:
-        groups = [g for g in self._groups if all(is_ready(step, state) for step in g.steps)]
-        fused_rows = [row for row in self._rows if is_ready(row.step, state)]
-        for group in groups:
-            group.arrange(state, arenas)
-        for row in fused_rows:
-            row.arrange(state, arenas)
+        groups, rows = arranged(self._groups, self._rows, state, arenas)
         code = Code(self._plan, groups, arenas)
-        special = {step for group in groups for step in (*group.steps, *group.absorbed)}
-        special |= {row.step for row in fused_rows}
-        staged = {group.steps[-1]: group for group in groups if group.seen}
-        for step in self._plan.steps:
-            if step in staged:
-                code.group(staged[step])
-            elif step in special:
-                continue
-            elif step.op.kind.access == "write":
-                code.write(step)
-            else:
-                code.compute(step)
-        for row in fused_rows:
-            code.rows(row)
-        for group in groups:
-            if not group.seen:
-                code.group(group)
+        write_lines(code, self._plan, groups, rows)
         code.end()
         self._versions.clear()
         self._code, self._plain = code, code.plain()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,12 +24,13 @@ __all__ = [
     "Part",
     "RowUpdate",
     "are_alike",
+    "arranged",
     "check_scalars",
     "check_shape",
     "dense_groups",
-    "is_ready",
     "row_updates",
     "seen_writes",
+    "write_lines",
 ]
 
 
@@ -176,7 +177,7 @@ class DenseGroup:
         self.kernel(part.staged, gradient, numbers)
 
 
-def is_ready(step: Step, state: Container[Operation]) -> bool:
+def _is_ready(step: Step, state: Container[Operation]) -> bool:
     """Whether an update can be fused: in a branch that is not taken a variable may have no value.
 
     Elsewhere it must have one, and who misses it says so.
@@ -346,6 +347,69 @@ def row_updates(plan: Plan, seen: Container[Operation]) -> list[RowUpdate]:
                 continue
             updates.append(RowUpdate(step, idle))
     return updates
+
+
+class _Rows(Protocol):
+    """A sparse update that works in place."""
+
+    @property
+    def step(self) -> Step: ...
+
+    def arrange(self, state: MutableMapping[Operation, Any], arenas: Arenas) -> None: ...
+
+
+_SomeRows = TypeVar("_SomeRows", bound=_Rows)
+
+
+def arranged(
+    groups: Sequence[_Group],
+    rows: Sequence[_SomeRows],
+    state: MutableMapping[Operation, Any],
+    arenas: Arenas,
+) -> tuple[list[_Group], list[_SomeRows]]:
+    """The updates that can be fused now, with their variables in arenas."""
+    ready = [group for group in groups if all(_is_ready(step, state) for step in group.steps)]
+    ready_rows = [row for row in rows if _is_ready(row.step, state)]
+    for group in ready:
+        group.arrange(state, arenas)
+    for row in ready_rows:
+        row.arrange(state, arenas)
+    return ready, ready_rows
+
+
+class _Lines(Protocol):
+    """The code of a program that is being written."""
+
+    def compute(self, step: Step) -> None: ...
+    def write(self, step: Step) -> None: ...
+    def rows(self, row: Any, /) -> None: ...
+    def group(self, group: Any, /) -> None: ...
+
+
+def write_lines(
+    code: _Lines, plan: Plan, groups: Sequence[DenseGroup], rows: Sequence[_Rows]
+) -> None:
+    """Write a plan's lines: what is computed in its order, then the updates in place.
+
+    A group whose new values are seen in the run has its place where its last update has it.
+    """
+    fused = {step for group in groups for step in (*group.steps, *group.absorbed)}
+    fused |= {row.step for row in rows}
+    staged = {group.steps[-1]: group for group in groups if group.seen}
+    for step in plan.steps:
+        if step in staged:
+            code.group(staged[step])
+        elif step in fused:
+            continue
+        elif step.op.kind.access == "write":
+            code.write(step)
+        else:
+            code.compute(step)
+    for row in rows:
+        code.rows(row)
+    for group in groups:
+        if not group.seen:
+            code.group(group)
 
 
 def gathered(target: np.ndarray[Any, Any], gradient: Any, variable: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from optkit.backend.fused.source import INFIX
 from optkit.backend.fused.trace import Node, Program
 
 __all__ = ["THREADS", "update_source", "values_source"]
@@ -21,20 +22,7 @@ __all__ = ["THREADS", "update_source", "values_source"]
 THREADS = 256
 """Threads a block."""
 
-_INFIX = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "logical_and": "&&",
-    "logical_or": "||",
-}
+_INFIX = INFIX | {"logical_and": "&&", "logical_or": "||"}
 _CALLS = {"absolute": "fabs", "power": "pow"}
 _KINDS = {
     "float16": ("float16", "float"),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from optkit.backend.fused.trace import Node, Program
 
-__all__ = ["TileSource", "loop_source", "scalar_source", "shared_scalars", "tile_source"]
+__all__ = ["INFIX", "TileSource", "loop_source", "scalar_source", "shared_scalars", "tile_source"]
 
-_INFIX = {
+INFIX = {
     "add": "+",
     "subtract": "-",
     "multiply": "*",
@@ -27,6 +27,7 @@ _INFIX = {
     "logical_and": "and",
     "logical_or": "or",
 }
+"""Functions that Python has an operator for."""
 
 
 def shared_scalars(program: Program) -> list[Node]:
@@ -189,8 +190,8 @@ def loop_source(program: Program) -> str:
 def _scalar(node: Node, args: list[str]) -> str:
     """One element's value as an expression a compiler vectorises."""
     function = node.function
-    if function in _INFIX:
-        return f"({args[0]} {_INFIX[function]} {args[1]})"
+    if function in INFIX:
+        return f"({args[0]} {INFIX[function]} {args[1]})"
     if function == "negative":
         return f"(-{args[0]})"
     if function == "square":
